@@ -1,0 +1,3 @@
+//! The `ein` command.
+
+fn main() {}

@@ -1,0 +1,272 @@
+//! Typed scalar expressions: what a join does with one element of each operand.
+//!
+//! An expression is a list of rows; a row names only earlier rows; the last row is the value.
+
+use crate::dtype::DType;
+
+/// A constant. Floats are kept by their bits, so that expressions can be compared and hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Literal {
+    /// A float, by the bits of its `f64`.
+    Float(u64),
+    /// An integer or, as 0 or 1, a bool.
+    Int(i64),
+}
+
+impl Literal {
+    /// A float constant.
+    pub fn float(value: f64) -> Self {
+        Self::Float(value.to_bits())
+    }
+}
+
+/// Functions of one argument. Float functions round to the argument's type; `Not` is for bools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Unary {
+    Neg,
+    Abs,
+    Exp,
+    Log,
+    Sqrt,
+    Rsqrt,
+    Sin,
+    Cos,
+    Tanh,
+    Erf,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    Floor,
+    Not,
+}
+
+/// Functions of two arguments of one type. `Max` and `Min` pass a NaN on. Comparisons give `Bool`.
+/// `Div` and `Rem` of integers round towards minus infinity (as Python and `torch.floor_divide`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Pow,
+    Max,
+    Min,
+    Lt,
+    Le,
+    Eq,
+    Ne,
+    And,
+    Or,
+}
+
+/// A row's number.
+pub type RowId = usize;
+
+/// One row of an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Row {
+    /// The element of operand `n` that the access selects.
+    Operand(usize),
+    /// A constant of the row's type.
+    Const(Literal),
+    /// The index of label `n`, an `I64` in *global* coordinates.
+    Index(usize),
+    /// A function of one row.
+    Unary(Unary, RowId),
+    /// A function of two rows of equal type.
+    Binary(Binary, RowId, RowId),
+    /// `condition ? yes : no`.
+    Select(RowId, RowId, RowId),
+    /// Conversion to the row's type: float to integer truncates and saturates, NaN gives 0; to bool is `!= 0`.
+    Cast(RowId),
+}
+
+/// A typed scalar expression.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Expr {
+    rows: Vec<(Row, DType)>,
+}
+
+/// Why an expression is not well typed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExprError {
+    /// The two sides have different types.
+    #[error("`{operation}` takes two values of one type, not {left} and {right}; cast one of them")]
+    Mixed {
+        /// The function.
+        operation: String,
+        /// Left type.
+        left: DType,
+        /// Right type.
+        right: DType,
+    },
+    /// The function is not defined on the type.
+    #[error("`{operation}` is not defined for {dtype}")]
+    Undefined {
+        /// The function.
+        operation: String,
+        /// The argument's type.
+        dtype: DType,
+    },
+    /// A row names a later or missing row.
+    #[error("row {row} names row {names}, which does not come before it")]
+    Forward {
+        /// The row.
+        row: usize,
+        /// What it names.
+        names: usize,
+    },
+}
+
+impl Expr {
+    /// An expression without rows; push some.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The expression that is operand 0.
+    pub fn operand(dtype: DType) -> Self {
+        let mut e = Self::new();
+        e.push_operand(0, dtype);
+        e
+    }
+
+    /// The product of `n >= 1` operands of one type: the join of a contraction.
+    pub fn product(n: usize, dtype: DType) -> Self {
+        let mut e = Self::new();
+        let mut value = e.push_operand(0, dtype);
+        for operand in 1..n {
+            let next = e.push_operand(operand, dtype);
+            value = e.binary(Binary::Mul, value, next).expect("one numeric type");
+        }
+        e
+    }
+
+    /// The rows with their types, in order.
+    pub fn rows(&self) -> &[(Row, DType)] {
+        &self.rows
+    }
+
+    /// The type of the value.
+    pub fn dtype(&self) -> DType {
+        self.rows.last().expect("an expression has a row").1
+    }
+
+    /// The type of one row.
+    pub fn dtype_of(&self, row: RowId) -> DType {
+        self.rows[row].1
+    }
+
+    fn push(&mut self, row: Row, dtype: DType) -> RowId {
+        self.rows.push((row, dtype));
+        self.rows.len() - 1
+    }
+
+    /// A row that reads operand `n`, whose tensor has type `dtype`.
+    pub fn push_operand(&mut self, n: usize, dtype: DType) -> RowId {
+        self.push(Row::Operand(n), dtype)
+    }
+
+    /// A constant.
+    pub fn constant(&mut self, value: Literal, dtype: DType) -> RowId {
+        self.push(Row::Const(value), dtype)
+    }
+
+    /// A float constant of a float type.
+    pub fn float(&mut self, value: f64, dtype: DType) -> RowId {
+        self.constant(Literal::float(value), dtype)
+    }
+
+    /// The index of a label.
+    pub fn index(&mut self, label: usize) -> RowId {
+        self.push(Row::Index(label), DType::I64)
+    }
+
+    /// A conversion.
+    pub fn cast(&mut self, row: RowId, dtype: DType) -> RowId {
+        if self.rows[row].1 == dtype { row } else { self.push(Row::Cast(row), dtype) }
+    }
+
+    /// A function of one row.
+    pub fn unary(&mut self, function: Unary, row: RowId) -> Result<RowId, ExprError> {
+        let dtype = self.check(row)?;
+        let ok = match function {
+            Unary::Not => dtype == DType::Bool,
+            Unary::Neg | Unary::Abs => dtype != DType::Bool,
+            Unary::Exp
+            | Unary::Log
+            | Unary::Sqrt
+            | Unary::Rsqrt
+            | Unary::Sin
+            | Unary::Cos
+            | Unary::Tanh
+            | Unary::Erf
+            | Unary::Sigmoid
+            | Unary::Floor => dtype.is_float(),
+        };
+        if !ok {
+            return Err(ExprError::Undefined { operation: format!("{function:?}").to_lowercase(), dtype });
+        }
+        Ok(self.push(Row::Unary(function, row), dtype))
+    }
+
+    /// A function of two rows of one type.
+    pub fn binary(&mut self, function: Binary, left: RowId, right: RowId) -> Result<RowId, ExprError> {
+        let (l, r) = (self.check(left)?, self.check(right)?);
+        let operation = format!("{function:?}").to_lowercase();
+        if l != r {
+            return Err(ExprError::Mixed { operation, left: l, right: r });
+        }
+        let (ok, dtype) = match function {
+            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Rem | Binary::Pow => (l != DType::Bool, l),
+            Binary::Max | Binary::Min => (true, l),
+            Binary::Lt | Binary::Le | Binary::Eq | Binary::Ne => (true, DType::Bool),
+            Binary::And | Binary::Or => (l == DType::Bool, l),
+        };
+        if !ok {
+            return Err(ExprError::Undefined { operation, dtype: l });
+        }
+        Ok(self.push(Row::Binary(function, left, right), dtype))
+    }
+
+    /// `condition ? yes : no`.
+    pub fn select(&mut self, condition: RowId, yes: RowId, no: RowId) -> Result<RowId, ExprError> {
+        let (c, y, n) = (self.check(condition)?, self.check(yes)?, self.check(no)?);
+        if c != DType::Bool {
+            return Err(ExprError::Undefined { operation: "select".into(), dtype: c });
+        }
+        if y != n {
+            return Err(ExprError::Mixed { operation: "select".into(), left: y, right: n });
+        }
+        Ok(self.push(Row::Select(condition, yes, no), y))
+    }
+
+    fn check(&self, row: RowId) -> Result<DType, ExprError> {
+        self.rows.get(row).map(|r| r.1).ok_or(ExprError::Forward { row: self.rows.len(), names: row })
+    }
+
+    /// The number of operands read: one more than the highest operand named.
+    pub fn operands(&self) -> usize {
+        self.rows
+            .iter()
+            .filter_map(|(r, _)| if let Row::Operand(n) = r { Some(n + 1) } else { None })
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Arithmetic operations of one evaluation, the unit in which work is counted.
+    pub fn operations(&self) -> usize {
+        self.rows.iter().filter(|(r, _)| matches!(r, Row::Unary(..) | Row::Binary(..) | Row::Select(..))).count()
+    }
+
+    /// Whether the value is the plain product of operands 0 and 1 (a contraction's join).
+    pub fn is_product(&self) -> bool {
+        matches!(
+            self.rows.as_slice(),
+            [(Row::Operand(a), _), (Row::Operand(b), _), (Row::Binary(Binary::Mul, 0, 1), _)]
+                if (*a, *b) == (0, 1) || (*a, *b) == (1, 0)
+        )
+    }
+}

@@ -1,0 +1,16 @@
+//! ein-ir: what to compute. Labels, regions, dtypes, scalar expressions, monoids, operations with
+//! their join-agg specs, the graph, its text form, simplification and the dense reference.
+//!
+//! This crate knows no device, no cost and no input or output.
+
+pub mod dense;
+pub mod dtype;
+pub mod einsum;
+pub mod expr;
+pub mod graph;
+pub mod kernel;
+pub mod monoid;
+pub mod op;
+pub mod region;
+pub mod spec;
+pub mod view;

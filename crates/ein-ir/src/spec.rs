@@ -1,0 +1,362 @@
+//! The join-agg spec: everything the planner knows of an operation.
+
+use crate::dtype::DType;
+use crate::einsum::{Affine, Einsum};
+use crate::kernel::{Attention, Gather, Kernel};
+use crate::monoid::Monoid;
+use crate::op::Op;
+use crate::region::{Interval, Region};
+
+/// What cutting a label does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Cuts the result; operands that lack the label are replicated.
+    Free,
+    /// Leaves partials of the operation's monoid.
+    Fold,
+    /// Needs a halo of the operand; otherwise like `Free` or, beyond `rank`, like `Fold`.
+    Window,
+    /// Needs carries, folded in order.
+    Scan,
+    /// Is not to be cut.
+    Whole,
+}
+
+/// Where a label may be cut.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Anywhere.
+    Any,
+    /// At multiples of a quantum.
+    MultipleOf(usize),
+}
+
+/// One label of a spec.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LabelSpec {
+    /// Name.
+    pub name: String,
+    /// Size.
+    pub extent: usize,
+    /// What cutting it does.
+    pub role: Role,
+    /// Where it may be cut.
+    pub rule: Rule,
+    /// Offsets at which a cut is preferred: a hint, never a condition.
+    pub prefer: Option<usize>,
+}
+
+/// How one axis of an operand follows from the labels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AxisMap {
+    /// An affine function of labels.
+    Affine(Affine),
+    /// `label / by`, rounded down: query heads that share a key/value head.
+    Div {
+        /// The label.
+        label: usize,
+        /// The divisor.
+        by: usize,
+    },
+    /// `key`, but only indices `< query + 1 + offset` for some query of the block.
+    Causal {
+        /// The key label.
+        key: usize,
+        /// The query label.
+        query: usize,
+        /// See [`Attention::offset`].
+        offset: i64,
+    },
+}
+
+impl AxisMap {
+    /// The indices needed for a region of labels.
+    pub fn interval(&self, labels: &Region) -> Interval {
+        match self {
+            Self::Affine(a) => a.interval(labels),
+            Self::Div { label, by } => {
+                let i = labels.0[*label];
+                if i.is_empty() { Interval::new(0, 0) } else { Interval::new(i.lo / by, (i.hi - 1) / by + 1) }
+            }
+            Self::Causal { key, query, offset } => {
+                let (k, q) = (labels.0[*key], labels.0[*query]);
+                let end = (q.hi as i64 + offset).max(0) as usize;
+                Interval::new(k.lo, k.hi.min(end).max(k.lo))
+            }
+        }
+    }
+}
+
+/// What one operand must supply.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OperandSpec {
+    /// One map per axis.
+    pub axes: Vec<AxisMap>,
+    /// Whether a *value* of another operand says which elements are read.
+    pub by_index: bool,
+}
+
+/// How much a point of label space costs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Work {
+    /// Arithmetic operations per point of the label space (2 for a contraction).
+    pub operations_per_point: usize,
+    /// Count only points with `key < query + 1 + offset`: `(key, query, offset)`.
+    pub causal: Option<(usize, usize, i64)>,
+    /// Labels that do not multiply the work (the row label of a gather).
+    pub free_labels: Vec<usize>,
+    /// Whether this is tensor-core work (contractions, attention) rather than a memory-bound map; the
+    /// `bytes` objective balances these only.
+    pub contraction: bool,
+    /// Type in which the operations are done.
+    pub dtype: DType,
+}
+
+/// An operation's join-agg spec. Output labels come first; result axis `n` is label `n`, plus, when
+/// `stacked`, one last axis that is never cut.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Spec {
+    /// Extent, role and rule of every label.
+    pub labels: Vec<LabelSpec>,
+    /// Number of labels that are axes of the result.
+    pub rank: usize,
+    /// Label region to tensor region, for every operand.
+    pub operands: Vec<OperandSpec>,
+    /// How partials combine when a fold label is cut.
+    pub monoid: Monoid,
+    /// Extent of the extra last axis of the result.
+    pub stacked: Option<usize>,
+    /// Type of the result.
+    pub dtype: DType,
+    /// Operations of a region.
+    pub work: Work,
+    /// Types of the operands, for their bytes.
+    pub operand_dtypes: Vec<DType>,
+}
+
+impl Spec {
+    /// The whole label space.
+    pub fn space(&self) -> Region {
+        Region(self.labels.iter().map(|l| Interval::new(0, l.extent)).collect())
+    }
+
+    /// The region of operand `n` that a block over `labels` reads. Empty when it reads nothing.
+    pub fn operand_region(&self, n: usize, labels: &Region) -> Region {
+        Region(self.operands[n].axes.iter().map(|a| a.interval(labels)).collect())
+    }
+
+    /// The region of the result that a block over `labels` writes.
+    pub fn result_region(&self, labels: &Region) -> Region {
+        let mut axes = labels.0[..self.rank].to_vec();
+        axes.extend(self.stacked.map(|n| Interval::new(0, n)));
+        Region(axes)
+    }
+
+    /// Whether a block covers every folded label, so that its result is not a partial.
+    pub fn is_complete(&self, labels: &Region) -> bool {
+        self.labels.iter().zip(&labels.0).skip(self.rank).all(|(l, i)| i.len() == l.extent)
+    }
+
+    /// Points of label space that a block works on.
+    pub fn points(&self, labels: &Region) -> f64 {
+        let volume = |skip: &[usize]| {
+            let kept = labels.0.iter().enumerate().filter(|(n, _)| !skip.contains(n));
+            kept.map(|(_, i)| i.len() as f64).product::<f64>()
+        };
+        match self.work.causal {
+            None => volume(&self.work.free_labels),
+            Some((key, query, offset)) => {
+                let mut skip = self.work.free_labels.clone();
+                skip.extend([key, query]);
+                volume(&skip) * causal_pairs(labels.0[key], labels.0[query], offset)
+            }
+        }
+    }
+
+    /// Arithmetic operations of a block.
+    pub fn operations(&self, labels: &Region) -> f64 {
+        self.points(labels) * self.work.operations_per_point as f64
+    }
+
+    /// Bytes a block must at least read and write: each operand region and the result once. Rows read by
+    /// index count once for every result row, not the whole table.
+    pub fn bytes(&self, labels: &Region) -> f64 {
+        let result = self.result_region(labels).volume() as f64 * self.dtype.bytes() as f64;
+        let operands: f64 = (0..self.operands.len())
+            .map(|n| {
+                let bytes = self.operand_region(n, labels).volume() as f64 * self.operand_dtypes[n].bytes() as f64;
+                if self.operands[n].by_index { bytes.min(result) } else { bytes }
+            })
+            .sum();
+        result + operands
+    }
+}
+
+/// Pairs with `key < query + 1 + offset`.
+fn causal_pairs(key: Interval, query: Interval, offset: i64) -> f64 {
+    // Query q sees min(max(q + 1 + offset - key.lo, 0), key.len()) keys: 0, then a ramp, then all.
+    let seen = |q: i64| (q + 1 + offset - key.lo as i64).clamp(0, key.len() as i64);
+    let (lo, hi) = (query.lo as i64, query.hi as i64);
+    if hi <= lo {
+        return 0.0;
+    }
+    let ramp_lo = (key.lo as i64 - offset).clamp(lo, hi);
+    let ramp_hi = (key.hi as i64 - offset - 1).clamp(ramp_lo, hi);
+    let ramp = if ramp_hi > ramp_lo {
+        (seen(ramp_lo) + seen(ramp_hi - 1)) as f64 * (ramp_hi - ramp_lo) as f64 / 2.0
+    } else {
+        0.0
+    };
+    ramp + (hi - ramp_hi) as f64 * key.len() as f64
+}
+
+fn label(name: &str, extent: usize, role: Role) -> LabelSpec {
+    LabelSpec { name: name.into(), extent, role, rule: Rule::Any, prefer: None }
+}
+
+fn affine(labels: &[usize]) -> Vec<AxisMap> {
+    labels.iter().map(|&l| AxisMap::Affine(Affine::label(l))).collect()
+}
+
+impl Op {
+    /// The spec of an operation that computes, given its operands' types; `None` for inputs and views.
+    pub fn spec(&self, operands: &[DType]) -> Option<Spec> {
+        let mut spec = match self {
+            Self::Input(_) | Self::View(_) => return None,
+            Self::Einsum(e) => einsum_spec(e),
+            Self::Kernel(Kernel::Attention(a)) => attention_spec(a),
+            Self::Kernel(Kernel::Gather(g)) => gather_spec(g),
+        };
+        spec.operand_dtypes = operands.to_vec();
+        Some(spec)
+    }
+}
+
+fn einsum_spec(e: &Einsum) -> Spec {
+    // A label is a window label where it shares an axis with another label.
+    let windowed = |n: usize| {
+        e.accesses
+            .iter()
+            .flat_map(|a| &a.axes)
+            .any(|x| x.terms.len() > 1 && x.terms.iter().any(|t| t.0 == n) && overlaps(x, e))
+    };
+    let labels = e
+        .labels
+        .iter()
+        .enumerate()
+        .map(|(n, l)| {
+            let role = if windowed(n) {
+                Role::Window
+            } else if n < e.rank {
+                Role::Free
+            } else {
+                Role::Fold
+            };
+            label(&l.name, l.extent, role)
+        })
+        .collect();
+    let contraction = e.accesses.len() >= 2 && e.labels.len() > e.rank && e.monoid == Monoid::Sum;
+    let per_point = e.join.operations() + usize::from(e.labels.len() > e.rank);
+    Spec {
+        labels,
+        rank: e.rank,
+        operands: e
+            .accesses
+            .iter()
+            .map(|a| OperandSpec { axes: a.axes.iter().cloned().map(AxisMap::Affine).collect(), by_index: false })
+            .collect(),
+        monoid: e.monoid,
+        stacked: if e.folds() { e.monoid.stacked() } else { None },
+        dtype: e.dtype,
+        work: Work { operations_per_point: per_point, causal: None, free_labels: vec![], contraction, dtype: e.dtype },
+        operand_dtypes: Vec::new(),
+    }
+}
+
+/// Whether different label values can give the same index, as in a convolution (and not in `64*h + d`).
+fn overlaps(index: &Affine, e: &Einsum) -> bool {
+    let mut terms: Vec<(i64, usize)> = index.terms.iter().map(|&(l, s)| (s.abs(), e.labels[l].extent)).collect();
+    terms.sort_unstable();
+    let mut reach = 0;
+    for (stride, extent) in terms {
+        if stride <= reach {
+            return true;
+        }
+        reach += stride * (extent as i64 - 1).max(0);
+    }
+    false
+}
+
+fn attention_spec(a: &Attention) -> Spec {
+    let (b, h, s, e, t, d) = (0, 1, 2, 3, 4, 5);
+    let kv_head = AxisMap::Div { label: h, by: a.group() };
+    let key = if a.causal {
+        AxisMap::Causal { key: t, query: s, offset: a.offset() }
+    } else {
+        AxisMap::Affine(Affine::label(t))
+    };
+    let one = |l: usize| AxisMap::Affine(Affine::label(l));
+    let mut operands = vec![
+        affine(&[b, h, s, d]),
+        vec![one(b), kv_head.clone(), key.clone(), one(d)],
+        vec![one(b), kv_head, key.clone(), one(e)],
+    ];
+    if let Some(mask) = &a.mask {
+        let axes = mask.iter().zip([one(b), one(h), one(s), key]).zip([a.batch, a.heads, a.queries, a.keys]);
+        operands.push(
+            axes.map(
+                |((&extent, axis), full)| if extent == full { axis } else { AxisMap::Affine(Affine::constant(0)) },
+            )
+            .collect(),
+        );
+    }
+    let mut labels = vec![
+        label("b", a.batch, Role::Free),
+        label("h", a.heads, Role::Free),
+        label("s", a.queries, Role::Free),
+        label("e", a.value_dim, Role::Whole),
+        label("t", a.keys, Role::Fold),
+        label("d", a.dim, Role::Whole),
+    ];
+    labels[h].prefer = Some(a.group());
+    Spec {
+        labels,
+        rank: 4,
+        operands: operands.into_iter().map(|axes| OperandSpec { axes, by_index: false }).collect(),
+        monoid: Monoid::Attend,
+        stacked: None,
+        dtype: a.dtype,
+        // Per (b, h, s, t): 2 d for the scores and 2 e for the values.
+        work: Work {
+            operations_per_point: 2 * (a.dim + a.value_dim),
+            causal: a.causal.then_some((t, s, a.offset())),
+            free_labels: vec![e, d],
+            contraction: true,
+            dtype: a.dtype,
+        },
+        operand_dtypes: Vec::new(),
+    }
+}
+
+fn gather_spec(g: &Gather) -> Spec {
+    let n = g.ids.len();
+    let ids: Vec<usize> = (0..n).collect();
+    let (e, v) = (n, n + 1);
+    let mut labels: Vec<LabelSpec> =
+        g.ids.iter().enumerate().map(|(i, &extent)| label(&format!("n{i}"), extent, Role::Free)).collect();
+    labels.push(label("e", g.features, Role::Free));
+    labels.push(label("v", g.rows, Role::Fold));
+    Spec {
+        labels,
+        rank: n + 1,
+        operands: vec![
+            OperandSpec { axes: affine(&[v, e]), by_index: true },
+            OperandSpec { axes: affine(&ids), by_index: false },
+        ],
+        monoid: Monoid::Sum,
+        stacked: None,
+        dtype: g.dtype,
+        work: Work { operations_per_point: 1, causal: None, free_labels: vec![v], contraction: false, dtype: g.dtype },
+        operand_dtypes: Vec::new(),
+    }
+}

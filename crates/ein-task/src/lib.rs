@@ -1,0 +1,11 @@
+//! ein-task: what machines do. The machine, relations, the exchange question with its five steps and
+//! their checker, the task graph, its memory plan, the price list and the simulator.
+//!
+//! This crate knows devices and seconds, but makes no choice and holds no tensor.
+
+pub mod exchange;
+pub mod machine;
+pub mod relation;
+pub mod task;
+pub mod timeline;
+pub mod units;

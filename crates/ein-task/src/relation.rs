@@ -1,0 +1,61 @@
+//! Relations: a tensor as blocks at devices.
+
+use crate::machine::DeviceSet;
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::region::Region;
+use std::fmt;
+
+/// One block of a relation and the devices that hold it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Held {
+    /// Its region, in source coordinates (of the tensor that an operation or an input made).
+    pub region: Region,
+    /// The devices that hold a copy; not empty.
+    pub devices: DeviceSet,
+}
+
+/// A tensor as blocks at devices.
+///
+/// Blocks that overlap are *partials* of one another where they do: an element's value is the monoid's
+/// fold over all blocks that contain it. A block that no other overlaps is finished.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Relation {
+    /// The tensor's whole region; every point is in some block.
+    pub whole: Region,
+    /// How partials combine.
+    pub monoid: Monoid,
+    /// How a partial is stored.
+    pub pending: Form,
+    /// How a finished value is stored.
+    pub finished: Form,
+    /// The blocks, in the order in which partials are folded.
+    pub blocks: Vec<Held>,
+}
+
+impl Relation {
+    /// The blocks that contain part of `region`.
+    pub fn partials(&self, region: &Region) -> Vec<usize> {
+        (0..self.blocks.len()).filter(|&b| self.blocks[b].region.overlap(region) > 0).collect()
+    }
+
+    /// Whether block `b` overlaps no other, so that its holders have the finished value.
+    pub fn is_finished(&self, b: usize) -> bool {
+        let own = &self.blocks[b].region;
+        self.blocks.iter().enumerate().all(|(n, other)| n == b || own.overlap(&other.region) == 0)
+    }
+
+    /// Whether every block is finished.
+    pub fn is_complete(&self) -> bool {
+        (0..self.blocks.len()).all(|b| self.is_finished(b))
+    }
+}
+
+impl fmt::Display for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, b) in self.blocks.iter().enumerate() {
+            let space = if n == 0 { "" } else { " " };
+            write!(f, "{space}{}@{}", b.region, b.devices)?;
+        }
+        Ok(())
+    }
+}

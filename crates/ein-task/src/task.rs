@@ -1,0 +1,165 @@
+//! The task graph: everything that happens, on devices, with what each step waits for.
+
+use crate::machine::DeviceId;
+use crate::units::Bytes;
+use ein_ir::graph::TensorType;
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::op::{InputKind, Op};
+use ein_ir::region::Region;
+use ein_ir::spec::Spec;
+
+/// A row of a task graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// Position in [`TaskGraph::tasks`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a task leaves in its device's memory: a box of a tensor in some form, fields packed as
+/// [`Form::layout`] says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Value {
+    /// The box, in the tensor's own coordinates.
+    pub region: Region,
+    /// How it is stored.
+    pub form: Form,
+}
+
+impl Value {
+    /// Bytes in storage.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.form.layout(&self.region).1 as u64)
+    }
+}
+
+/// What a task does. Every read is of a task on the same device, except a `Receive`'s send half.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Brings in the value's region of an external tensor: once if a parameter, else every run.
+    Feed {
+        /// Position in [`TaskGraph::externals`].
+        external: usize,
+    },
+    /// One block of an operation.
+    Kernel {
+        /// Position in [`TaskGraph::ops`].
+        op: usize,
+        /// The block, in label space.
+        labels: Region,
+        /// Whether to finish the result (the block holds every folded label) or leave it pending.
+        finish: bool,
+        /// For every operand, which of `reads` holds it; that value's region contains the operand's
+        /// region. `None` where the block reads nothing of it.
+        operands: Vec<Option<usize>>,
+    },
+    /// A box of a view's result from boxes of its inputs.
+    View {
+        /// Position in [`TaskGraph::ops`].
+        op: usize,
+        /// For every read, which input of the view it is a box of.
+        inputs: Vec<usize>,
+    },
+    /// The value's region out of the one read.
+    Cut,
+    /// The sending half of a move of the one read; leaves nothing.
+    Send {
+        /// Where to.
+        to: DeviceId,
+    },
+    /// The receiving half of a move; reads its send half, which is on another device.
+    Receive {
+        /// Where from.
+        from: DeviceId,
+    },
+    /// Combines the reads, of equal regions, in order.
+    Fold {
+        /// How.
+        monoid: Monoid,
+        /// Whether the result is finished.
+        finish: bool,
+    },
+    /// The reads, disjoint, fill the value's region.
+    Paste,
+    /// Hands the one read's region to the caller; leaves nothing.
+    Output {
+        /// Position in [`TaskGraph::outputs`].
+        output: usize,
+    },
+}
+
+/// Where in its device's arena a task's value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Slot {
+    /// First byte, a multiple of 64.
+    pub offset: u64,
+    /// Bytes reserved, a multiple of 64.
+    pub bytes: u64,
+}
+
+/// One row: where, what, from what, after what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Task {
+    /// The device that executes it.
+    pub device: DeviceId,
+    /// What it does.
+    pub verb: Verb,
+    /// Earlier tasks whose values it reads.
+    pub reads: Vec<TaskId>,
+    /// Earlier tasks of the same device it must also wait for, because it reuses their memory.
+    pub after: Vec<TaskId>,
+    /// What it leaves; empty fields for `Send` and `Output`.
+    pub value: Value,
+    /// Where it leaves it; set by the memory plan.
+    pub slot: Slot,
+    /// The tensor it belongs to, for messages and traces.
+    pub label: u32,
+}
+
+/// An operation that tasks refer to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpRow {
+    /// The graph node's name.
+    pub name: String,
+    /// What it computes.
+    pub op: Op,
+    /// Types of its whole operands.
+    pub operands: Vec<TensorType>,
+    /// Its spec; `None` for views.
+    pub spec: Option<Spec>,
+    /// Type of its whole result.
+    pub result: TensorType,
+}
+
+/// A tensor that comes from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct External {
+    /// The graph input's name.
+    pub name: String,
+    /// Parameter, input or state.
+    pub kind: InputKind,
+    /// Its type.
+    pub ty: TensorType,
+}
+
+/// A whole execution on `devices` devices, complete and static.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct TaskGraph {
+    /// Number of devices.
+    pub devices: usize,
+    /// The operations.
+    pub ops: Vec<OpRow>,
+    /// The tensors that come in.
+    pub externals: Vec<External>,
+    /// The tensors that go out: name and type.
+    pub outputs: Vec<(String, TensorType)>,
+    /// The rows; each names only earlier rows.
+    pub tasks: Vec<Task>,
+    /// Names that `Task::label` points to: the tensors.
+    pub labels: Vec<String>,
+    /// Bytes of every device's arena; set by the memory plan.
+    pub arenas: Vec<Bytes>,
+}
