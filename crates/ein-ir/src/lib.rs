@@ -13,4 +13,5 @@ pub mod monoid;
 pub mod op;
 pub mod region;
 pub mod spec;
+pub mod text;
 pub mod view;

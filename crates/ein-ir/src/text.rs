@@ -1,0 +1,180 @@
+//! The text form of a graph: what people write, what bug reports carry, what tests compare.
+//!
+//! ```
+//! let text = "\
+//! x: input f32[8, 16]
+//! w: param f32[16, 4]
+//! y = einsum f32 (i: 8, j: 4 | k: 16) sum x[i, k] * w[k, j]
+//! z = einsum f32 (i: 8, j: 4) map max(y[i, j], 0.0) * cast<f32>(index(j))
+//! v = reshape z [32]
+//! return out = v
+//! ";
+//! let graph = ein_ir::text::parse(text).unwrap();
+//! assert_eq!(ein_ir::text::print(&graph), text);
+//! ```
+//!
+//! [`parse`] of what [`print`] gives is the same graph, row for row. (The one exception is a graph whose
+//! sizes do not fit: an element count or an index beyond 2⁵⁶ is refused.)
+//!
+//! # Grammar
+//!
+//! A statement ends with its line; inside brackets of any kind a line may be broken. `#` starts a comment.
+//!
+//! ```text
+//! graph      = { [ statement ] newline } ;
+//! statement  = name ":" ( "param" | "input" | "state" ) type
+//!            | name "=" operation
+//!            | "return" [ name "=" ] name ;           the output has the tensor's name unless it is given one
+//! type       = dtype list ;
+//! dtype      = "f64" | "f32" | "bf16" | "f16" | "i64" | "i32" | "u8" | "bool" ;
+//! list       = "[" [ integer { "," integer } ] "]" ;
+//! operation  = "einsum" dtype "(" [ labels ] [ "|" labels ] ")" monoid join
+//!            | "einsum" string name { name }          a contraction: einsum "ik,kj->ij" x w
+//!            | "reshape" name list                    the new shape
+//!            | "permute" name list                    axis n of the result is axis list[n]
+//!            | "slice" name "[" [ range { "," range } ] "]"
+//!            | "broadcast" name list                  the new shape
+//!            | "concat" "(" name { "," name } ")" "axis" integer
+//!            | "pad" name "[" [ margin { "," margin } ] "]" "value" number
+//!            | "roll" name list                       the shifts
+//!            | "attention" "(" name "," name "," name [ "," name ] ")" [ "causal" ] [ "scale" number ]
+//!            | "gather" "(" name "," name ")" ;       table, ids
+//! labels     = name ":" integer { "," name ":" integer } ;   before "|" the result's axes, after it the folded
+//! monoid     = "map" | "sum" | "max" | "min" | "prod" | "moments" | "softmax" ;     "map" folds nothing
+//! range      = integer ":" integer [ ":" integer ] ;  start, stop, step; stop is excluded and, for a negative
+//!                                                     step, may be negative: it never counts from the end
+//! margin     = integer ":" integer ;                  elements before and after
+//! join       = value | "{" [ "of" read { "," read } ";" ] { "let" name "=" value ";" } value "}" ;
+//! read       = name "[" [ affine { "," affine } ] "]" ;
+//! affine     = term { ( "+" | "-" ) term } ;
+//! term       = [ "-" ] ( integer [ "*" name ] | name ) ;
+//! value      = or ;
+//! or         = and { "||" and } ;
+//! and        = comparison { "&&" comparison } ;
+//! comparison = sum [ ( "<" | "<=" | "==" | "!=" | ">" | ">=" ) sum ] ;
+//! sum        = product { ( "+" | "-" ) product } ;
+//! product    = sign { ( "*" | "/" | "%" ) sign } ;
+//! sign       = ( "-" | "!" ) sign | primary ;         "-" before a number makes it a negative number
+//! primary    = read | name | "$" integer | number [ ":" dtype ] | "true" | "false" | "(" value ")"
+//!            | "index" "(" name ")"                   the index of a label
+//!            | "cast" "<" dtype ">" "(" value ")"
+//!            | "select" "(" value "," value "," value ")"
+//!            | ( "max" | "min" | "pow" ) "(" value "," value ")"
+//!            | unary "(" value ")" ;
+//! unary      = "neg" | "abs" | "exp" | "log" | "sqrt" | "rsqrt" | "sin" | "cos" | "tanh" | "erf" | "sigmoid"
+//!            | "floor" | "not" ;
+//! number     = [ "-" ] ( integer | float | "inf" | "nan" | "bits" "(" integer ")" ) ;
+//! integer    = [ "-" ] digit { digit } ;
+//! float      = digit { digit } [ "." digit { digit } ] [ "e" [ "+" | "-" ] digit { digit } ] ;
+//! name       = identifier | string ;
+//! identifier = ( letter | "_" ) { letter | digit | "_" | "." } ;
+//! string     = '"' { any but '"' and "\" | "\n" | "\t" | "\r" | '\"' | "\\" | "\u{" hex "}" } '"' ;
+//! ```
+//!
+//! * Any text may be a name in quotes. `return`, `let`, `of`, `true`, `false`, `inf`, `nan` need them.
+//! * Reads of one tensor at equal indices are one operand; operands are numbered as they first occur. `of`
+//!   lists them instead, and `$n` is then operand `n`: for operands that are not read, or twice the same.
+//! * A value pushes its rows of the expression in the order of evaluation, left to right and inside out. `let`
+//!   names a row, so that it can be used more than once.
+//! * A float without a type has the einsum's type if that is a float, else `f32`; an integer is an `i64`.
+//!   `bits(…)` is a float by the bits of its `f64`, for a NaN that is not *the* NaN.
+//! * `x[]` reads a scalar. A scale that is not given is one over the root of the query's size.
+
+mod lexer;
+mod parse;
+mod print;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::expr::{Binary, Unary};
+use crate::graph::GraphError;
+
+pub use parse::parse;
+pub use print::print;
+
+/// Why a text is not a graph, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Line, from 1. For a graph error, the line of the statement.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong and what would work.
+    pub message: String,
+    /// The text of the line.
+    pub source_line: String,
+    /// The graph's own reason, when the text was understood but the graph refused the row.
+    pub refused: Option<GraphError>,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        // Tabs are kept in front of the caret, so that it stands right however wide they are shown.
+        let before = self.source_line.chars().take(self.column.saturating_sub(1));
+        let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        writeln!(f, "line {number}, column {}: {}", self.column, self.message)?;
+        writeln!(f, "{number} | {}", self.source_line)?;
+        write!(f, "{margin} | {indent}^")
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Functions of one argument by name.
+const UNARY: [(&str, Unary); 13] = [
+    ("neg", Unary::Neg),
+    ("abs", Unary::Abs),
+    ("exp", Unary::Exp),
+    ("log", Unary::Log),
+    ("sqrt", Unary::Sqrt),
+    ("rsqrt", Unary::Rsqrt),
+    ("sin", Unary::Sin),
+    ("cos", Unary::Cos),
+    ("tanh", Unary::Tanh),
+    ("erf", Unary::Erf),
+    ("sigmoid", Unary::Sigmoid),
+    ("floor", Unary::Floor),
+    ("not", Unary::Not),
+];
+
+/// How a function of two arguments is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notation {
+    /// Between its arguments; a higher level binds tighter.
+    Infix(&'static str, u8),
+    /// As a call.
+    Call(&'static str),
+}
+
+/// The level of comparisons, which do not chain.
+const COMPARISON: u8 = 3;
+/// The level of a sign.
+const SIGN: u8 = 6;
+/// The level of what needs no parentheses anywhere.
+const PRIMARY: u8 = 7;
+
+fn notation(function: Binary) -> Notation {
+    match function {
+        Binary::Or => Notation::Infix("||", 1),
+        Binary::And => Notation::Infix("&&", 2),
+        Binary::Lt => Notation::Infix("<", COMPARISON),
+        Binary::Le => Notation::Infix("<=", COMPARISON),
+        Binary::Eq => Notation::Infix("==", COMPARISON),
+        Binary::Ne => Notation::Infix("!=", COMPARISON),
+        Binary::Add => Notation::Infix("+", 4),
+        Binary::Sub => Notation::Infix("-", 4),
+        Binary::Mul => Notation::Infix("*", 5),
+        Binary::Div => Notation::Infix("/", 5),
+        Binary::Rem => Notation::Infix("%", 5),
+        Binary::Max => Notation::Call("max"),
+        Binary::Min => Notation::Call("min"),
+        Binary::Pow => Notation::Call("pow"),
+    }
+}
+
+/// Words that a name can only be in quotes.
+const RESERVED: [&str; 8] = ["return", "let", "of", "true", "false", "inf", "nan", "bits"];

@@ -1,0 +1,340 @@
+//! From text to a join: an expression and the operands it reads.
+
+use std::collections::BTreeMap;
+
+use super::{Parser, Wrong, bounded};
+use crate::dtype::DType;
+use crate::einsum::{Access, Affine, Label};
+use crate::expr::{Binary, Expr, ExprError, Literal, RowId, Unary};
+use crate::graph::TensorId;
+use crate::text::lexer::Kind;
+use crate::text::print::default_float;
+use crate::text::{COMPARISON, Notation, SIGN, UNARY, notation};
+
+/// What a join reads and does.
+pub(super) struct Join {
+    pub inputs: Vec<TensorId>,
+    pub accesses: Vec<Access>,
+    pub expr: Expr,
+}
+
+/// Brackets and signs nested deeper are refused, so that no text exhausts the stack.
+const NESTING: usize = 64;
+
+const INFIX: [Binary; 11] = [
+    Binary::Or,
+    Binary::And,
+    Binary::Lt,
+    Binary::Le,
+    Binary::Eq,
+    Binary::Ne,
+    Binary::Add,
+    Binary::Sub,
+    Binary::Mul,
+    Binary::Div,
+    Binary::Rem,
+];
+
+struct Scope<'p> {
+    labels: &'p [Label],
+    einsum: DType,
+    /// Whether operands are listed, and so not numbered as they are read.
+    listed: bool,
+    lets: BTreeMap<String, RowId>,
+    join: Join,
+    depth: usize,
+}
+
+impl Parser {
+    /// `value` or `{ of …; let …; value }`.
+    pub(super) fn join(&mut self, labels: &[Label], einsum: DType) -> Result<Join, Wrong> {
+        let join = Join { inputs: vec![], accesses: vec![], expr: Expr::new() };
+        let mut scope = Scope { labels, einsum, listed: false, lets: BTreeMap::new(), join, depth: 0 };
+        let block = self.takes("{");
+        if block {
+            self.bindings(&mut scope)?;
+        }
+        let at = self.here();
+        let value = self.value(&mut scope)?;
+        if block {
+            self.sign("}")?;
+        }
+        if value + 1 != scope.join.expr.rows().len() {
+            return Err(Wrong::new(at, "the value is named before rows that it does not use; leave those out"));
+        }
+        Ok(scope.join)
+    }
+
+    fn bindings(&mut self, scope: &mut Scope) -> Result<(), Wrong> {
+        if self.takes_word("of") {
+            scope.listed = true;
+            loop {
+                let tensor = self.tensor()?;
+                let access = self.access(scope.labels)?;
+                scope.join.inputs.push(tensor);
+                scope.join.accesses.push(access);
+                if self.takes(";") {
+                    break;
+                }
+                if !self.takes(",") {
+                    return self.expected("`,` or `;`");
+                }
+            }
+        }
+        while self.takes_word("let") {
+            let at = self.here();
+            let name = self.name("a name")?;
+            self.sign("=")?;
+            let row = self.value(scope)?;
+            self.sign(";")?;
+            if scope.lets.insert(name.clone(), row).is_some() {
+                return Err(Wrong::new(at, format!("`{name}` is named twice")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The indices in brackets behind a tensor.
+    fn access(&mut self, labels: &[Label]) -> Result<Access, Wrong> {
+        self.sign("[")?;
+        Ok(Access { axes: self.items("]", |p| p.affine(labels))? })
+    }
+
+    fn affine(&mut self, labels: &[Label]) -> Result<Affine, Wrong> {
+        let mut index = Affine::default();
+        // The largest index that the terms can give, so that no later sum overflows.
+        let mut reach = 0i128;
+        let mut negative = self.takes("-");
+        let start = self.here();
+        loop {
+            let at = self.here();
+            let mut size = 1;
+            let mut named = true;
+            if let Kind::Integer(n) = *self.peek() {
+                self.at += 1;
+                size = i128::from(n);
+                named = self.takes("*");
+            }
+            let value = if negative { -size } else { size };
+            bounded(value, at)?;
+            if named {
+                let label = self.label(labels)?;
+                reach += size * (labels[label].extent.max(1) as i128);
+                index.terms.push((label, value as i64));
+            } else {
+                reach += size;
+                index.offset += value as i64;
+            }
+            bounded(reach, start)?;
+            negative = if self.takes("+") {
+                false
+            } else if self.takes("-") {
+                true
+            } else {
+                return Ok(index);
+            };
+        }
+    }
+
+    fn label(&mut self, labels: &[Label]) -> Result<usize, Wrong> {
+        let at = self.here();
+        let name = self.name("a label or a number")?;
+        labels.iter().position(|l| l.name == name).ok_or_else(|| {
+            let all: Vec<&str> = labels.iter().map(|l| l.name.as_str()).collect();
+            Wrong::new(at, format!("there is no label `{name}` among [{}]", all.join(", ")))
+        })
+    }
+
+    fn value(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
+        if scope.depth >= NESTING {
+            return self.wrong(format!("more than {NESTING} levels of brackets; name a part with `let`"));
+        }
+        scope.depth += 1;
+        let row = self.infix(scope, 1);
+        scope.depth -= 1;
+        row
+    }
+
+    /// A chain of signs between values that bind at least as tight as `level`.
+    fn infix(&mut self, scope: &mut Scope, level: u8) -> Result<RowId, Wrong> {
+        if level >= SIGN {
+            return self.prefix(scope);
+        }
+        let mut left = self.infix(scope, level + 1)?;
+        loop {
+            let at = self.here();
+            let Some((function, turned)) = self.infix_sign(level) else { return Ok(left) };
+            let right = self.infix(scope, level + 1)?;
+            let (a, b) = if turned { (right, left) } else { (left, right) };
+            left = scope.join.expr.binary(function, a, b).map_err(|e| mistyped(at, &e))?;
+            if level == COMPARISON {
+                return Ok(left);
+            }
+        }
+    }
+
+    /// The function of the next sign if it is of this level, and whether its arguments change places.
+    fn infix_sign(&mut self, level: u8) -> Option<(Binary, bool)> {
+        let Kind::Sign(sign) = *self.peek() else { return None };
+        let (sign, turned) = match sign {
+            ">" => ("<", true),
+            ">=" => ("<=", true),
+            other => (other, false),
+        };
+        let function = INFIX.into_iter().find(|&f| notation(f) == Notation::Infix(sign, level))?;
+        self.at += 1;
+        Some((function, turned))
+    }
+
+    fn prefix(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
+        let at = self.here();
+        let function = match self.peek() {
+            Kind::Sign("-") => Unary::Neg,
+            Kind::Sign("!") => Unary::Not,
+            _ => return self.primary(scope),
+        };
+        let number = match &self.tokens[self.at + 1].kind {
+            Kind::Integer(_) | Kind::Float(_) => true,
+            Kind::Word(w) => w == "inf" || w == "nan",
+            _ => false,
+        };
+        if function == Unary::Neg && number {
+            return self.literal(scope);
+        }
+        if scope.depth >= NESTING {
+            return self.wrong(format!("more than {NESTING} signs and brackets; name a part with `let`"));
+        }
+        self.at += 1;
+        scope.depth += 1;
+        let row = self.prefix(scope);
+        scope.depth -= 1;
+        scope.join.expr.unary(function, row?).map_err(|e| mistyped(at, &e))
+    }
+
+    fn primary(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
+        let at = self.here();
+        match self.peek().clone() {
+            Kind::Integer(_) | Kind::Float(_) => self.literal(scope),
+            Kind::Sign("(") => {
+                self.at += 1;
+                let row = self.value(scope)?;
+                self.sign(")")?;
+                Ok(row)
+            }
+            Kind::Sign("$") => {
+                self.at += 1;
+                let n = self.size()?;
+                if n >= scope.join.inputs.len() {
+                    return Err(Wrong::new(at, format!("there is no operand {n}; list operands with `of`")));
+                }
+                Ok(scope.operand(self, n))
+            }
+            Kind::Word(w) if matches!(w.as_str(), "inf" | "nan" | "bits") => self.literal(scope),
+            Kind::Word(w) if w == "true" || w == "false" => {
+                self.at += 1;
+                Ok(scope.join.expr.constant(Literal::Int(i64::from(w == "true")), DType::Bool))
+            }
+            Kind::Word(w) | Kind::Quoted(w) => match self.tokens[self.at + 1].kind {
+                Kind::Sign("[") => self.read(scope),
+                Kind::Sign(sign) if sign == "(" || (sign == "<" && w == "cast") => {
+                    self.at += 1;
+                    self.call(scope, &w, at)
+                }
+                _ => {
+                    self.at += 1;
+                    let known = scope.lets.get(&w).copied();
+                    known.ok_or_else(|| {
+                        let hint = format!("`{w}` is not named by a `let`; a tensor is read as `{w}[…]`");
+                        Wrong::new(at, hint)
+                    })
+                }
+            },
+            _ => self.expected("a value"),
+        }
+    }
+
+    /// `tensor[indices]`.
+    fn read(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
+        let at = self.here();
+        let tensor = self.tensor()?;
+        let access = self.access(scope.labels)?;
+        let join = &mut scope.join;
+        let known = (0..join.inputs.len()).find(|&n| join.inputs[n] == tensor && join.accesses[n] == access);
+        let n = match known {
+            Some(n) => n,
+            None if scope.listed => {
+                return Err(Wrong::new(at, "this read is not among those listed with `of`"));
+            }
+            None => {
+                join.inputs.push(tensor);
+                join.accesses.push(access);
+                join.inputs.len() - 1
+            }
+        };
+        Ok(scope.operand(self, n))
+    }
+
+    fn literal(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
+        let number = self.at + usize::from(self.peek() == &Kind::Sign("-"));
+        let (value, default) = if matches!(self.tokens[number].kind, Kind::Integer(_)) {
+            (Literal::Int(self.integer()?), DType::I64)
+        } else {
+            (Literal::Float(self.float()?), default_float(scope.einsum))
+        };
+        let dtype = if self.takes(":") { self.dtype()? } else { default };
+        Ok(scope.join.expr.constant(value, dtype))
+    }
+
+    /// What follows the name of a function.
+    fn call(&mut self, scope: &mut Scope, function: &str, at: usize) -> Result<RowId, Wrong> {
+        if function == "cast" {
+            self.sign("<")?;
+            let dtype = self.dtype()?;
+            self.sign(">")?;
+            self.sign("(")?;
+            let row = self.value(scope)?;
+            self.sign(")")?;
+            return Ok(scope.join.expr.cast(row, dtype));
+        }
+        self.sign("(")?;
+        if function == "index" {
+            let label = self.label(scope.labels)?;
+            self.sign(")")?;
+            return Ok(scope.join.expr.index(label));
+        }
+        let arguments = self.items(")", |p| p.value(scope))?;
+        let unary = UNARY.iter().find(|u| u.0 == function).map(|u| u.1);
+        let binary = [Binary::Max, Binary::Min, Binary::Pow]
+            .into_iter()
+            .find(|&f| matches!(notation(f), Notation::Call(name) if name == function));
+        let wants = |n: usize| {
+            let found = arguments.len();
+            Err(Wrong::new(at, format!("`{function}` takes {n} values, not {found}")))
+        };
+        let expr = &mut scope.join.expr;
+        let row = match (unary, binary, arguments.as_slice()) {
+            (Some(f), _, &[a]) => expr.unary(f, a),
+            (Some(_), ..) => return wants(1),
+            (_, Some(f), &[a, b]) => expr.binary(f, a, b),
+            (_, Some(_), _) => return wants(2),
+            _ if function != "select" => {
+                let message = format!("there is no function `{function}`; a tensor is read as `{function}[…]`");
+                return Err(Wrong::new(at, message));
+            }
+            (_, _, &[c, a, b]) => expr.select(c, a, b),
+            _ => return wants(3),
+        };
+        row.map_err(|e| mistyped(at, &e))
+    }
+}
+
+impl Scope<'_> {
+    fn operand(&mut self, parser: &Parser, n: usize) -> RowId {
+        let dtype = parser.graph.ty(self.join.inputs[n]).dtype;
+        self.join.expr.push_operand(n, dtype)
+    }
+}
+
+fn mistyped(at: usize, error: &ExprError) -> Wrong {
+    Wrong::new(at, error.to_string())
+}

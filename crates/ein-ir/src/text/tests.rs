@@ -1,0 +1,422 @@
+use super::{parse, print};
+use crate::dtype::DType;
+use crate::einsum::{Access, Affine, Einsum, Label};
+use crate::expr::{Binary, Expr, Literal, RowId, Unary};
+use crate::graph::{Graph, TensorType};
+use crate::monoid::Monoid;
+use crate::op::InputKind;
+use crate::view::View;
+
+/// A small deterministic generator (Steele, Lea and Flood's `SplitMix64`).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn of<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
+    }
+}
+
+/// Reads back exactly what it prints.
+fn round(graph: &Graph) {
+    let text = print(graph);
+    let again = parse(&text).unwrap_or_else(|e| panic!("{e}\nin\n{text}"));
+    assert_eq!(&again, graph, "{text}");
+    assert_eq!(print(&again), text);
+}
+
+/// Every operation in the form in which it is printed.
+const CANONICAL: &str = r#"x: input f32[8, 16]
+w: param f32[16, 4]
+"a name: with = everything, \"\\\n\u{7} π": state bf16[]
+"return": input f32[2, 3, 5]
+"": input bool[0]
+y = einsum f32 (i: 8, j: 4 | k: 16) sum x[i, k] * w[k, j]
+z = einsum f32 (i: 8, j: 4) map max(y[i, j], 0.0) * cast<f32>(index(j))
+row.max = einsum f32 (i: 8 | k: 16) max x[i, k]
+stat = einsum f32 (i: 8 | k: 16) moments x[i, k]
+soft = einsum f32 (i: 8 | k: 16) softmax x[i, k]
+p = einsum f32 (i: 8 | k: 16) prod x[i, k]
+m = einsum f32 (| i: 8, k: 16) min x[i, k]
+mm = einsum f32 (i: 8, k: 16) min x[i, k]
+one = einsum i64 () map 7
+eight = einsum i64 (i: 8) map index(i) % 3 - -1 - neg(2) / -index(i)
+norm = einsum f32 (i: 8, k: 16) map (x[i, k] - stat[i, 0]) * rsqrt(stat[i, 1] + 1e-5)
+conv = einsum f32 (b: 8, o: 6 | r: 3) sum x[b, 2*o + r + 1] * w[2*r, 3]
+flip = einsum f32 (b: 8, k: 16) map x[b, -k + 15]
+back = einsum f32 (b: 8, k: 4) map x[-b + 7, 2*k - 0 + 1]
+"#;
+
+/// The rest of it.
+const CANONICAL_2: &str = r#"x: input f32[8, 16]
+h: input bf16[4]
+i: input i64[3]
+t: param f32[100, 16]
+q: input f32[1, 4, 5, 8]
+k: input f32[1, 2, 6, 8]
+v: input f32[1, 2, 6, 7]
+mask: input f32[1, 1, 5, 6]
+square = einsum f32 (a: 8 | "b c": 16) sum {
+  let r0 = x[a, "b c"];
+  r0 * r0
+}
+twice = einsum f32 (a: 8, b: 16) map {
+  of x[a, b], x[a, b];
+  $0 * $1
+}
+unread = einsum f32 (a: 8 | b: 16) sum {
+  of x[a, b];
+  1.0
+}
+mix = einsum bf16 (a: 4) map cast<bf16>(cast<f32>(h[a]) * 0.5:f32) + 0.5 - h[a]
+specials = einsum f32 (a: 4) map -0.0 + inf + -inf + nan + bits(9221120237041090561) + 1e300 + 0.1 + 3:f32
+logic = einsum bool (a: 8, b: 16) map index(a) >= index(b) && !(x[a, b] != 1.0 || true) && 2:bool
+choice = einsum f32 (a: 8, b: 16) map select(index(a) - 1 < index(b), pow(x[a, b], 2.0), -(1.0 - x[a, b]))
+silu = einsum f32 (a: 8, b: 16) map {
+  let r0 = x[a, b];
+  r0 / (1.0 + exp(-r0))
+}
+r = reshape x [4, 2, 16]
+pm = permute r [2, 0, 1]
+sl = slice pm [3:7, 1:5:2, 1:-1:-1]
+bc = broadcast h [2, 0, 4]
+cc = concat(x, x, t) axis 0
+pad = pad x [1:2, 0:0] value -inf
+ro = roll x [7, 0]
+att = attention(q, k, v, mask) causal scale 0.125
+att2 = attention(q, k, v) scale 1.0
+e = gather(t, i)
+return e
+return "the end" = att
+return again = att
+"#;
+
+#[test]
+fn canonical_texts_come_back() {
+    for text in [CANONICAL, CANONICAL_2] {
+        // The one line that shows a longer way to write an index.
+        let printed = text.replace("2*k - 0 + 1", "2*k + 1");
+        let graph = parse(text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(print(&graph), printed);
+        round(&graph);
+    }
+}
+
+#[test]
+fn longhand_is_printed_short() {
+    let check = |written: &str, printed: &str| {
+        let head = "x: input f32[2, 3]\nw: param f32[3, 4]\n";
+        let graph = parse(&format!("{head}{written}")).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(print(&graph), format!("{head}{printed}\n"));
+    };
+    check("y = einsum \"ik,kj->ij\" x w", "y = einsum f32 (i: 2, j: 4 | k: 3) sum x[i, k] * w[k, j]");
+    check("return y = x # same", "return y = x");
+    check("return x = x", "return x");
+    check("y = slice x [0:2:1, 0:3:2]", "y = slice x [0:2, 0:4:2]");
+    check("y = slice x [1:1, 2:0:-1]", "y = slice x [1:1, 2:0:-1]");
+    check("y = reshape x [\n  6 # six\n]", "y = reshape x [6]");
+    check(
+        "y = einsum f32 (i: 2 | k: 3) sum { let a = x[i, k]; let b = a + 1.0; a * b }",
+        "y = einsum f32 (i: 2 | k: 3) sum {\n  let r0 = x[i, k];\n  r0 * (r0 + 1.0)\n}",
+    );
+    check("y = einsum bool (i: 2, k: 3) map ((x[i, k])) > (0.0)", "y = einsum bool (i: 2, k: 3) map x[i, k] > 0.0");
+    check(
+        "y = einsum f32 (i: 2, k: 3) map neg(x[i, k]) - (1.0 - 2.0)",
+        "y = einsum f32 (i: 2, k: 3) map -x[i, k] - (1.0 - 2.0)",
+    );
+    check(
+        "y = einsum f32 (i: 2, j: 3) map (x[i, j] * x[i, j]) + x[0 + i, 0]",
+        "y = einsum f32 (i: 2, j: 3) map x[i, j] * x[i, j] + x[i, 0]",
+    );
+}
+
+#[test]
+fn errors_name_the_place() {
+    let check = |text: &str, line: usize, column: usize, part: &str| {
+        let error = parse(text).expect_err(text);
+        assert!(error.message.contains(part), "{}", error.message);
+        assert_eq!((error.line, error.column), (line, column), "{error}");
+    };
+    let rows = [
+        ("x: input f33[2]", 1, 10, "expected an element type (f64, f32"),
+        ("x: input f32[2", 1, 15, "expected `,` or `]`, found the end of the text"),
+        ("x: input f32[-2]", 1, 14, "expected a size"),
+        ("x: parm f32[2]", 1, 4, "`param`, `input` or `state`"),
+        ("x: input f32[99999999999999999999]", 1, 14, "does not fit in 64 bits"),
+        ("x: input f32[99999999999, 9999999999]", 1, 13, "elements"),
+        ("x: input f32[2]\nx: input f32[2]", 2, 1, "the name `x` is taken"),
+        ("x: input f32[2]\n\n  y = reshape x [3]", 3, 3, "2 elements do not fill [3]"),
+        ("x: input f32[2] y", 1, 17, "expected the end of the line"),
+        ("y = reshape x [3]", 1, 13, "there is no tensor `x` above"),
+        ("x: input f32[2]\ny = shape x [2]", 2, 5, "expected an operation"),
+        ("x: input f32[2]\ny = einsum f32 (i: 2) map x[j]", 2, 29, "no label `j` among [i]"),
+        ("x: input f32[2]\ny = einsum f32 (i: 2) map x", 2, 27, "read as `x[…]`"),
+        ("x: input f32[2]\ny = einsum f32 (i: 2) map foo(x[i])", 2, 27, "no function `foo`"),
+        ("x: input f32[2]\ny = einsum f32 (i: 2) map max(x[i])", 2, 27, "takes 2 values, not 1"),
+        ("x: input f32[2]\ny = einsum f32 (i: 2) map x[i] * 1", 2, 32, "`mul` takes two values of one type"),
+        ("x: input f32[2]\ny = einsum f32 (| i: 2) map x[i]", 2, 25, "`map` folds nothing"),
+        ("x: input f32[2]\ny = einsum f32 (i: 3) map x[i]", 2, 1, "read at indices 0 to 2"),
+        ("x: input f32[2]\ny = einsum f32 (i: 2) map $0", 2, 27, "list operands with `of`"),
+        ("x: input f32[2]\ny = einsum \"i,j->ij\" x", 2, 1, "names 2 operands but 1"),
+        ("x: input bool[2]\ny = einsum \"i->i\" x", 2, 12, "not defined for bool"),
+        ("x: input f32[2]\ny = slice x [0:2:0]", 2, 14, "a step of 0"),
+        ("x: input f32[2]\ny = slice x [0:9]", 2, 1, "leave 0..2"),
+        ("x: input f32[2]\ny = attention(x, x)", 2, 5, "not 2 tensors"),
+        ("x: input f32[2]\ny = attention(x, x, x)", 2, 5, "4 axes each"),
+        ("x: input f32[2]\ny = gather(x, x)", 2, 5, "a table of 2 axes"),
+        ("x: input f32[2]\nreturn y", 2, 8, "no tensor `y`"),
+        ("x: \"input f32[2]", 1, 4, "the quote is not closed"),
+        ("x: input f32[2] @", 1, 17, "`@` has no meaning"),
+        ("\"\\q\": input f32[2]", 1, 2, "a backslash goes before"),
+    ];
+    for (text, line, column, part) in rows {
+        check(text, line, column, part);
+    }
+    let deep = format!("y = einsum f32 () map {}1.0{}", "(".repeat(5000), ")".repeat(5000));
+    assert!(parse(&deep).expect_err("too deep").message.contains("levels of brackets"));
+    let deep = format!("y = einsum f32 () map {}", "-".repeat(5000));
+    assert!(parse(&deep).expect_err("too deep").message.contains("signs and brackets"));
+}
+
+#[test]
+fn a_caret_stands_under_the_place() {
+    let error = parse("x: input f32[2]\n\ty = einsum f32 (i: 2) map x[i] * w[i]").expect_err("no w");
+    let expected = "line 2, column 35: there is no tensor `w` above\n\
+                    2 | \ty = einsum f32 (i: 2) map x[i] * w[i]\n  | \t                                 ^";
+    assert_eq!(error.to_string(), expected);
+    let refused = parse("x: input f32[2]\ny = permute x [1]").expect_err("no axis 1");
+    assert!(refused.refused.is_some() && refused.to_string().contains("permutation"));
+}
+
+/// An expression with rows in any order, shared and unused ones among them.
+fn random_expr(random: &mut Random, operands: &[DType], labels: usize) -> Expr {
+    let mut e = Expr::new();
+    let mut floats: Vec<f64> = vec![0.1, -0.0, 1e-300, 5e300, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+    floats.extend((0..4).map(|_| f64::from_bits(random.next())));
+    for _ in 0..=random.below(14) {
+        let rows = e.rows().len();
+        let dtype = random.of(&DType::ALL);
+        let a = if rows == 0 { 0 } else { random.below(rows) };
+        let same: Vec<RowId> = (0..rows).filter(|&r| e.dtype_of(r) == e.dtype_of(a)).collect();
+        match random.below(if rows == 0 { 3 } else { 12 }) {
+            0 if !operands.is_empty() => {
+                let n = random.below(operands.len());
+                e.push_operand(n, operands[n]);
+            }
+            1 if labels > 0 => {
+                e.index(random.below(labels));
+            }
+            0..3 => {
+                let float = Literal::float(random.of(&floats));
+                let int = Literal::Int(random.of(&[0, 1, -1, 7, i64::MIN, i64::MAX]));
+                e.constant(random.of(&[float, int]), dtype);
+            }
+            3 => {
+                e.cast(a, dtype);
+            }
+            4..6 => {
+                // Not every function takes every type.
+                let _ = e.unary(random.of(&super::UNARY).1, a);
+            }
+            6 => {
+                let conditions: Vec<RowId> = (0..rows).filter(|&r| e.dtype_of(r) == DType::Bool).collect();
+                if !conditions.is_empty() {
+                    e.select(random.of(&conditions), a, random.of(&same)).expect("equal types");
+                }
+            }
+            _ => {
+                use Binary::{Add, And, Div, Eq, Le, Lt, Max, Min, Mul, Ne, Or, Pow, Rem, Sub};
+                let function = random.of(&[Add, Sub, Mul, Div, Rem, Pow, Max, Min, Lt, Le, Eq, Ne, And, Or]);
+                let _ = e.binary(function, a, random.of(&same));
+            }
+        }
+    }
+    if e.rows().is_empty() {
+        e.constant(Literal::Int(3), DType::I32);
+    }
+    e
+}
+
+/// A graph of inputs, einsums with any join, and views.
+fn random_graph(random: &mut Random) -> Graph {
+    let names = ["a", "b.c", "x y", "\"", "return", "1", "", "sum", "é\u{1}", "let", "of", "true", "inf", "\n"];
+    let mut graph = Graph::new();
+    for n in 0..3 {
+        let kind = random.of(&[InputKind::Parameter, InputKind::Input, InputKind::State]);
+        let shape: Vec<usize> = (0..random.below(4)).map(|_| 1 + random.below(4)).collect();
+        let ty = TensorType::new(random.of(&DType::ALL), shape);
+        graph.input(&format!("{}{n}", random.of(&names)), kind, ty).expect("a new name");
+    }
+    for n in 3..8 {
+        let name = format!("{}{n}", random.of(&names));
+        let inputs: Vec<_> = (0..random.below(4)).map(|_| random.of(&graph.ids().collect::<Vec<_>>())).collect();
+        if random.below(4) == 0 && !inputs.is_empty() {
+            let shape = graph.ty(inputs[0]).shape.clone();
+            let axes: Vec<usize> = (0..shape.len()).rev().collect();
+            let view = match random.below(5) {
+                0 => View::Permute { axes },
+                1 => View::Roll { shifts: vec![0; shape.len()] },
+                2 => View::Pad { before: vec![1; axes.len()], after: vec![0; axes.len()], value: random.next() },
+                3 => View::Slice {
+                    starts: shape.iter().map(|&n| n - 1).collect(),
+                    steps: shape.iter().map(|_| -1).collect(),
+                    shape,
+                },
+                _ => View::Reshape { shape: vec![1, shape.iter().product()] },
+            };
+            graph.view(&name, view, &inputs[..1]).expect("a view that fits");
+            continue;
+        }
+        let labels: Vec<Label> = (0..random.below(5))
+            .map(|l| Label::new(format!("{}{l}", random.of(&["i", "k.", " ", "\\"])), 1 + random.below(3)))
+            .collect();
+        let accesses = inputs.iter().map(|&i| {
+            let axes = graph.ty(i).shape.iter().map(|&extent| {
+                let offset = random.below(extent) as i64;
+                let steps: Vec<(usize, i64)> = (0..labels.len())
+                    .filter_map(|l| {
+                        let room = if labels[l].extent == 1 { 9 } else { 1 };
+                        (labels[l].extent == 1).then(|| (l, room - random.below(5) as i64 * 2))
+                    })
+                    .collect();
+                Affine { terms: if random.below(2) == 0 { vec![] } else { steps }, offset }
+            });
+            Access { axes: axes.collect() }
+        });
+        let accesses: Vec<Access> = accesses.collect();
+        let dtypes: Vec<DType> = inputs.iter().map(|&i| graph.ty(i).dtype).collect();
+        let einsum = Einsum {
+            rank: random.below(labels.len() + 1),
+            join: random_expr(random, &dtypes, labels.len()),
+            accesses,
+            labels,
+            monoid: random.of(&Monoid::ALL),
+            dtype: random.of(&DType::ALL),
+        };
+        // Some monoids refuse some types.
+        let _ = graph.einsum(&name, einsum, &inputs);
+    }
+    for n in 0..2 {
+        let tensor = random.of(&graph.ids().collect::<Vec<_>>());
+        graph.output(&format!("{}{n}", random.of(&names)), tensor).expect("a new name");
+    }
+    graph
+}
+
+#[test]
+fn random_graphs_come_back() {
+    let mut einsums = 0;
+    for seed in 0..3000 {
+        let graph = random_graph(&mut Random(seed));
+        einsums += graph.nodes().len().saturating_sub(3);
+        round(&graph);
+    }
+    assert!(einsums > 6000, "only {einsums} operations were drawn");
+}
+
+#[test]
+fn a_deep_expression_comes_back() {
+    let mut graph = Graph::new();
+    let x = graph.input("x", InputKind::Input, TensorType::new(DType::F32, [2])).expect("a new name");
+    let mut join = Expr::operand(DType::F32);
+    let mut row = 0;
+    for n in 0..3000 {
+        row = if n % 2 == 0 {
+            let one = join.float(1.0, DType::F32);
+            join.binary(Binary::Sub, row, one).expect("floats")
+        } else {
+            join.unary(if n % 3 == 0 { Unary::Neg } else { Unary::Exp }, row).expect("a float")
+        };
+    }
+    let labels = vec![Label::new("i", 2)];
+    let accesses = vec![Access::labels(&[0])];
+    let einsum = Einsum { labels, rank: 1, accesses, join, monoid: Monoid::Sum, dtype: DType::F32 };
+    graph.einsum("y", einsum, &[x]).expect("a map");
+    round(&graph);
+}
+
+/// No text makes the parser panic, and what it accepts comes back.
+#[test]
+fn mutated_texts_do_not_panic() {
+    let pieces = [
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        ";",
+        ",",
+        "-",
+        "$",
+        "\"",
+        "\\",
+        "#",
+        "\n",
+        "0",
+        "99999999999999999999",
+        "1e999",
+        "72057594037927936",
+        "9223372036854775808",
+        "let ",
+        "of ",
+        "einsum ",
+        "|",
+        "é",
+        "\u{2028}",
+        " = ",
+        ": ",
+        "x",
+        "index",
+        "cast<",
+        "-1",
+        "slice x ",
+        "concat(x, x) axis ",
+        "return ",
+        "bits(",
+        "\t",
+        "::",
+        "0.",
+        ".",
+    ];
+    let mut accepted = 0;
+    for seed in 0..20000u64 {
+        let mut random = Random(seed);
+        let mut text: Vec<char> = [CANONICAL, CANONICAL_2][seed as usize % 2].chars().collect();
+        for _ in 0..=random.below(3) {
+            let at = random.below(text.len());
+            let until = (at + random.below(6)).min(text.len());
+            match random.below(4) {
+                0 => drop(text.drain(at..until)),
+                1 => drop(text.splice(at..at, random.of(&pieces).chars())),
+                2 => drop(text.splice(at..until, random.of(&pieces).chars())),
+                _ => {
+                    let from = random.below(text.len());
+                    let copy: Vec<char> = text[from..(from + random.below(20)).min(text.len())].to_vec();
+                    drop(text.splice(at..at, copy));
+                }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match parse(&text) {
+            Ok(graph) => {
+                accepted += 1;
+                round(&graph);
+            }
+            Err(error) => {
+                assert!(error.line >= 1 && error.column >= 1 && !error.to_string().is_empty());
+            }
+        }
+    }
+    assert!(accepted > 700, "only {accepted} mutations were accepted");
+}
