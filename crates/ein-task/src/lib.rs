@@ -3,8 +3,16 @@
 //!
 //! This crate knows devices and seconds, but makes no choice and holds no tensor.
 
+pub mod describe;
 pub mod exchange;
 pub mod machine;
+pub mod machine_error;
+pub mod machine_file;
+#[cfg(test)]
+mod machine_tests;
+pub mod presets;
+pub mod price;
+mod quantity;
 pub mod relation;
 pub mod task;
 pub mod timeline;

@@ -1,5 +1,6 @@
 //! Machines: devices, and the links between them as data.
 
+use crate::machine_error::MachineError;
 use crate::units::{Bytes, Seconds};
 use ein_ir::dtype::DType;
 use std::fmt;
@@ -124,6 +125,26 @@ pub enum DeviceKind {
     Host,
 }
 
+impl DeviceKind {
+    /// Every kind.
+    pub const ALL: [DeviceKind; 3] = [Self::Cpu, Self::Gpu, Self::Host];
+
+    /// The name in machine files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+            Self::Host => "host",
+        }
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// One device: memory and rates. Rates are those of one device alone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
@@ -211,6 +232,214 @@ impl Machine {
 
     /// The direct link between two devices.
     pub fn link(&self, from: DeviceId, to: DeviceId) -> Option<&Link> {
-        self.links.iter().find(|l| l.from == from && l.to == to)
+        // Links of parsed machines are sorted; a machine built by hand may list them in any order.
+        match self.links.binary_search_by_key(&(from, to), |l| (l.from, l.to)) {
+            Ok(n) => Some(&self.links[n]),
+            Err(_) => self.links.iter().find(|l| l.from == from && l.to == to),
+        }
+    }
+
+    /// What a transfer alone on a link gets, in bytes per second: its narrowest resource.
+    pub fn bandwidth(&self, link: &Link) -> f64 {
+        link.resources.iter().map(|&r| self.resources[r].bandwidth).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Seconds that a transfer of `bytes`, alone on its link, takes: issue, latency, then the bytes.
+    pub fn transfer_seconds(&self, link: &Link, bytes: f64) -> Seconds {
+        Seconds(self.issue.0 + link.latency.0 + bytes / self.bandwidth(link))
+    }
+
+    /// The cheapest way over direct links, both ends included: fewest links, then the widest bottleneck,
+    /// then the lowest device numbers. `None` when there is no way.
+    pub fn path(&self, from: DeviceId, to: DeviceId) -> Option<Vec<DeviceId>> {
+        // Best way to every device in exactly `hops` links, level by level.
+        let mut level: Vec<Option<(f64, Vec<DeviceId>)>> = vec![None; self.len()];
+        *level.get_mut(from.index())? = Some((f64::INFINITY, vec![from]));
+        let mut seen = DeviceSet::one(from);
+        loop {
+            if let Some((_, path)) = level.get(to.index())? {
+                return Some(path.clone());
+            }
+            let mut next: Vec<Option<(f64, Vec<DeviceId>)>> = vec![None; self.len()];
+            for link in &self.links {
+                let Some((width, path)) = &level[link.from.index()] else { continue };
+                if seen.contains(link.to) {
+                    continue;
+                }
+                let width = width.min(self.bandwidth(link));
+                let better = match &next[link.to.index()] {
+                    None => true,
+                    Some((w, p)) => width > *w || (width == *w && path.as_slice() < &p[..p.len() - 1]),
+                };
+                if better {
+                    let mut path = path.clone();
+                    path.push(link.to);
+                    next[link.to.index()] = Some((width, path));
+                }
+            }
+            let reached: DeviceSet = self.ids().filter(|d| next[d.index()].is_some()).collect();
+            if reached.is_empty() {
+                return None;
+            }
+            seen = seen.union(reached);
+            level = next;
+        }
+    }
+
+    /// The machine with the first `n` devices that compute (see [`Machine::select`]).
+    pub fn first(&self, n: usize) -> Result<Machine, MachineError> {
+        let workers = self.workers();
+        if n > workers.len() {
+            return Err(MachineError::TooFew { name: self.name.clone(), asked: n, has: workers.len() });
+        }
+        let first: Vec<DeviceId> = workers.iter().take(n).collect();
+        self.select(&first)
+    }
+
+    /// The machine with these devices, renumbered in the order given. Hosts that are linked both ways to
+    /// one of them stay, behind them, because they may have to relay; other devices do not relay any more.
+    pub fn select(&self, devices: &[DeviceId]) -> Result<Machine, MachineError> {
+        let has = self.workers().len();
+        let mut kept: Vec<DeviceId> = Vec::new();
+        for &device in devices {
+            if device.index() >= self.len() {
+                return Err(MachineError::NoSuchDevice { name: self.name.clone(), device: device.0, has: self.len() });
+            }
+            if kept.contains(&device) {
+                return Err(MachineError::SelectedTwice { device: device.0 });
+            }
+            kept.push(device);
+        }
+        if !kept.iter().any(|d| self.workers().contains(*d)) {
+            return Err(MachineError::NoneSelected { name: self.name.clone(), has });
+        }
+        let relays = |host: DeviceId| {
+            let to = kept.iter().any(|&d| self.link(d, host).is_some());
+            let back = kept.iter().any(|&d| self.link(host, d).is_some());
+            to && back
+        };
+        let hosts: Vec<DeviceId> = self
+            .ids()
+            .filter(|d| self.devices[d.index()].kind == DeviceKind::Host && !kept.contains(d) && relays(*d))
+            .collect();
+        kept.extend(hosts);
+        if kept.iter().copied().eq(self.ids()) {
+            return Ok(self.clone());
+        }
+        let position = |d: DeviceId| kept.iter().position(|k| *k == d).map(|n| DeviceId(n as u16));
+        let mut links: Vec<Link> = self
+            .links
+            .iter()
+            .filter_map(|l| Some(Link { from: position(l.from)?, to: position(l.to)?, ..l.clone() }))
+            .collect();
+        links.sort_by_key(|l| (l.from, l.to));
+        let used: Vec<usize> =
+            (0..self.resources.len()).filter(|r| links.iter().any(|l| l.resources.contains(r))).collect();
+        for r in links.iter_mut().flat_map(|l| &mut l.resources) {
+            *r = used.binary_search(r).expect("collected from the links");
+        }
+        let numbers: Vec<String> = kept.iter().map(|d| d.0.to_string()).collect();
+        let machine = Machine {
+            name: format!("{}/{}", self.name, numbers.join(",")),
+            devices: kept.iter().map(|d| self.devices[d.index()].clone()).collect(),
+            resources: used.iter().map(|&r| self.resources[r].clone()).collect(),
+            links,
+            issue: self.issue,
+        };
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// Whether the machine is well formed: 1 to [`DeviceSet::MAX`] devices of distinct names, one of which
+    /// computes, positive rates, at most one link for a pair, and a way between any two that compute.
+    pub fn check(&self) -> Result<(), MachineError> {
+        let name = || self.name.clone();
+        let inconsistent = |reason: String| MachineError::Inconsistent { name: name(), reason };
+        if self.len() > DeviceSet::MAX {
+            return Err(MachineError::TooMany { name: name(), found: self.len() });
+        }
+        if self.workers().is_empty() {
+            return Err(MachineError::NoDevices { name: name() });
+        }
+        let positive = |place: String, found: f64| {
+            let good = found > 0.0 && found.is_finite();
+            if good { Ok(()) } else { Err(MachineError::NotPositive { place, found }) }
+        };
+        let not_negative = |place: String, found: f64| {
+            let good = found >= 0.0 && found.is_finite();
+            if good { Ok(()) } else { Err(MachineError::Negative { place, found }) }
+        };
+        not_negative("issue".into(), self.issue.0)?;
+        for (n, d) in self.devices.iter().enumerate() {
+            if self.devices[..n].iter().any(|o| o.name == d.name) {
+                return Err(MachineError::SameName { what: "device", name: d.name.clone() });
+            }
+            positive(format!("memory of `{}`", d.name), d.memory.0 as f64)?;
+            positive(format!("memory_bandwidth of `{}`", d.name), d.memory_bandwidth)?;
+            not_negative(format!("launch of `{}`", d.name), d.launch.0)?;
+            if d.flops.is_empty() && d.kind != DeviceKind::Host {
+                return Err(inconsistent(format!(
+                    "`{}` computes but has no `flops`, such as {{ f32 = \"19.5 TFLOP/s\" }}",
+                    d.name
+                )));
+            }
+            for (dtype, rate) in &d.flops {
+                positive(format!("{dtype} flops of `{}`", d.name), *rate)?;
+            }
+        }
+        for r in &self.resources {
+            positive(format!("bandwidth of resource `{}`", r.name), r.bandwidth)?;
+        }
+        let mut pairs = std::collections::BTreeSet::new();
+        for l in &self.links {
+            if l.from.index() >= self.len() || l.to.index() >= self.len() {
+                return Err(inconsistent(format!("link {}>{} names a device beyond {}", l.from, l.to, self.len())));
+            }
+            let (from, to) = (self.devices[l.from.index()].name.clone(), self.devices[l.to.index()].name.clone());
+            let place = format!("link {from}>{to}");
+            if l.from == l.to {
+                return Err(MachineError::Loop { place, device: from });
+            }
+            if !pairs.insert((l.from, l.to)) {
+                return Err(MachineError::TwoLinks { from, to, first: place.clone(), second: place });
+            }
+            not_negative(format!("latency of {place}"), l.latency.0)?;
+            if l.resources.is_empty() || l.resources.iter().any(|&r| r >= self.resources.len()) {
+                return Err(inconsistent(format!("{place} needs at least one resource, all of them listed")));
+            }
+        }
+        self.check_reach()
+    }
+
+    /// Whether data can get from any device that computes to any other.
+    fn check_reach(&self) -> Result<(), MachineError> {
+        let Some(first) = self.workers().lowest() else { return Ok(()) };
+        let (out, back) = (self.reach(first, false), self.reach(first, true));
+        for d in self.workers().iter() {
+            for (from, to, reached) in [(first, d, out), (d, first, back)] {
+                if !reached.contains(d) {
+                    let name = |d: DeviceId| self.devices[d.index()].name.clone();
+                    let names = |set: DeviceSet| set.iter().map(name).collect::<Vec<_>>().join(", ");
+                    let (sources, targets) = (names(self.reach(from, false)), names(self.reach(to, true)));
+                    return Err(MachineError::Unreachable { from: name(from), to: name(to), sources, targets });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where data of `from` can get to or, backwards, what can get to `from`.
+    fn reach(&self, from: DeviceId, backwards: bool) -> DeviceSet {
+        let mut reached = DeviceSet::one(from);
+        loop {
+            let next = self.links.iter().fold(reached, |set, l| {
+                let (a, b) = if backwards { (l.to, l.from) } else { (l.from, l.to) };
+                if set.contains(a) { set.with(b) } else { set }
+            });
+            if next == reached {
+                return reached;
+            }
+            reached = next;
+        }
     }
 }
