@@ -10,10 +10,12 @@ pub mod machine_error;
 pub mod machine_file;
 #[cfg(test)]
 mod machine_tests;
+pub mod memory;
 pub mod presets;
 pub mod price;
 mod quantity;
 pub mod relation;
 pub mod task;
+pub mod task_text;
 pub mod timeline;
 pub mod units;

@@ -7,10 +7,17 @@ use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_ir::spec::Spec;
+use std::fmt;
 
 /// A row of a task graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(pub u32);
+
+impl fmt::Display for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "t{}", self.0)
+    }
+}
 
 impl TaskId {
     /// Position in [`TaskGraph::tasks`].
@@ -30,6 +37,16 @@ pub struct Value {
 }
 
 impl Value {
+    /// What a task leaves that leaves nothing: the region that it sends or hands out, no fields.
+    pub fn nothing(region: Region) -> Self {
+        Self { region, form: Form { fields: Vec::new() } }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_nothing(&self) -> bool {
+        self.form.fields.is_empty()
+    }
+
     /// Bytes in storage.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.form.layout(&self.region).1 as u64)
@@ -89,6 +106,23 @@ pub enum Verb {
         /// Position in [`TaskGraph::outputs`].
         output: usize,
     },
+}
+
+impl Verb {
+    /// Its name in text forms and messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Feed { .. } => "feed",
+            Self::Kernel { .. } => "kernel",
+            Self::View { .. } => "view",
+            Self::Cut => "cut",
+            Self::Send { .. } => "send",
+            Self::Receive { .. } => "receive",
+            Self::Fold { .. } => "fold",
+            Self::Paste => "paste",
+            Self::Output { .. } => "output",
+        }
+    }
 }
 
 /// Where in its device's arena a task's value lies.
@@ -162,4 +196,59 @@ pub struct TaskGraph {
     pub labels: Vec<String>,
     /// Bytes of every device's arena; set by the memory plan.
     pub arenas: Vec<Bytes>,
+}
+
+impl TaskGraph {
+    /// Adds a row.
+    pub fn push(&mut self, task: Task) -> TaskId {
+        self.tasks.push(task);
+        TaskId(self.tasks.len() as u32 - 1)
+    }
+
+    /// One row.
+    pub fn task(&self, id: TaskId) -> &Task {
+        &self.tasks[id.index()]
+    }
+
+    /// All rows with their ids, in order.
+    pub fn rows(&self) -> impl DoubleEndedIterator<Item = (TaskId, &Task)> {
+        self.tasks.iter().enumerate().map(|(n, t)| (TaskId(n as u32), t))
+    }
+
+    /// For every row, the rows that read it, in order.
+    pub fn readers(&self) -> Vec<Vec<TaskId>> {
+        let mut readers = vec![Vec::new(); self.tasks.len()];
+        for (id, task) in self.rows() {
+            for read in &task.reads {
+                let list: &mut Vec<TaskId> = &mut readers[read.index()];
+                if list.last() != Some(&id) {
+                    list.push(id);
+                }
+            }
+        }
+        readers
+    }
+
+    /// The name of the tensor that a row belongs to.
+    pub fn label(&self, id: TaskId) -> &str {
+        self.labels.get(self.task(id).label as usize).map_or("?", String::as_str)
+    }
+
+    /// What a row feeds, if it is a feed.
+    pub fn fed(&self, id: TaskId) -> Option<&External> {
+        match self.task(id).verb {
+            Verb::Feed { external } => self.externals.get(external),
+            _ => None,
+        }
+    }
+}
+
+impl External {
+    /// Whether it stays in memory between runs.
+    pub fn is_resident(&self) -> bool {
+        match self.kind {
+            InputKind::Parameter | InputKind::State => true,
+            InputKind::Input => false,
+        }
+    }
 }

@@ -1,0 +1,319 @@
+//! The memory plan: from lifetimes to slots in one arena per device.
+//!
+//! A value lives from its task to the last of its readers. A slot that is used again makes its new task wait
+//! for the readers of the old value, so every order that the graph allows is right.
+
+use crate::machine::{DeviceId, Machine};
+use crate::task::{Slot, TaskGraph, TaskId};
+use crate::units::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Alignment of slots.
+pub const ALIGN: u64 = 64;
+
+/// How many tensors an error lists.
+const LISTED: usize = 5;
+
+/// A device's memory does not suffice.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name} ({device}) needs {needed} but has {available}; the largest tensors at its peak are {list}; {smallest} on \
+     every device would do",
+    list = largest.iter().map(|(t, b)| format!("`{t}` ({b})")).collect::<Vec<_>>().join(", ")
+)]
+pub struct NotEnough {
+    /// The device that lacks most.
+    pub device: DeviceId,
+    /// Its name.
+    pub name: String,
+    /// Bytes of its arena.
+    pub needed: Bytes,
+    /// Bytes it may use.
+    pub available: Bytes,
+    /// The largest tensors that live there when most bytes are live, largest first.
+    pub largest: Vec<(String, Bytes)>,
+    /// The least memory per device that suffices for this plan on all devices.
+    pub smallest: Bytes,
+}
+
+/// Gives every value a slot, adds the waits that reuse needs, and sets the arenas. Parameters and state come
+/// first and keep their slots from run to run.
+pub fn plan_memory(graph: &mut TaskGraph) {
+    let readers = graph.readers();
+    let mut arenas: Vec<Arena> = (0..graph.devices).map(|_| Arena::default()).collect();
+    for task in &mut graph.tasks {
+        task.after.clear();
+        task.slot = Slot::default();
+    }
+    let resident: Vec<bool> = graph.rows().map(|(id, _)| is_resident(graph, id)).collect();
+    for (n, _) in resident.iter().enumerate().filter(|(_, r)| **r) {
+        let bytes = slot_bytes(graph, n);
+        let task = &mut graph.tasks[n];
+        task.slot = arenas[task.device.index()].extend(bytes);
+    }
+    for n in 0..graph.tasks.len() {
+        let id = TaskId(n as u32);
+        let device = graph.tasks[n].device.index();
+        let bytes = slot_bytes(graph, n);
+        if !resident[n] && bytes > 0 {
+            let (slot, guards) = arenas[device].place(bytes);
+            graph.tasks[n].slot = slot;
+            graph.tasks[n].after = waits(graph, id, guards);
+        }
+        // What nobody reads any more is free from here on, what nobody will ever read at once.
+        let mut over: BTreeSet<usize> = BTreeSet::new();
+        if readers[n].is_empty() {
+            over.insert(n);
+        }
+        let last_of = |read: &&TaskId| readers[read.index()].last() == Some(&id);
+        over.extend(graph.tasks[n].reads.iter().filter(last_of).map(|r| r.index()));
+        for v in over {
+            let slot = graph.tasks[v].slot;
+            if !resident[v] && slot.bytes > 0 {
+                let guards = if readers[v].is_empty() { vec![TaskId(v as u32)] } else { readers[v].clone() };
+                arenas[graph.tasks[v].device.index()].release(slot, guards);
+            }
+        }
+    }
+    graph.arenas = arenas.iter().map(|a| Bytes(a.end)).collect();
+}
+
+/// The most bytes that live at once on every device when its tasks run in row order: no plan needs less.
+pub fn peak(graph: &TaskGraph) -> Vec<Bytes> {
+    (0..graph.devices).map(|d| live_peak(graph, DeviceId(d as u16)).0).collect()
+}
+
+/// Checks a planned graph against the machine's memory and a limit below it.
+pub fn check_capacity(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>) -> Result<(), NotEnough> {
+    let available = |d: usize| {
+        let own = machine.devices[d].memory;
+        limit.map_or(own, |limit| limit.min(own))
+    };
+    let lacking = |d: usize| graph.arenas[d].0.saturating_sub(available(d).0);
+    let worst = (0..graph.arenas.len()).rev().max_by_key(|&d| lacking(d)).filter(|&d| lacking(d) > 0);
+    let Some(d) = worst else { return Ok(()) };
+    let device = DeviceId(d as u16);
+    let (_, live) = live_peak(graph, device);
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    for id in live {
+        *by_name.entry(graph.label(id)).or_default() += slot_bytes(graph, id.index());
+    }
+    let mut largest: Vec<(String, Bytes)> = by_name.into_iter().map(|(n, b)| (n.to_string(), Bytes(b))).collect();
+    largest.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    largest.truncate(LISTED);
+    Err(NotEnough {
+        device,
+        name: machine.devices[d].name.clone(),
+        needed: graph.arenas[d],
+        available: available(d),
+        largest,
+        smallest: graph.arenas.iter().copied().max().unwrap_or_default(),
+    })
+}
+
+fn is_resident(graph: &TaskGraph, id: TaskId) -> bool {
+    graph.fed(id).is_some_and(crate::task::External::is_resident)
+}
+
+fn slot_bytes(graph: &TaskGraph, n: usize) -> u64 {
+    graph.tasks[n].value.bytes().0.next_multiple_of(ALIGN)
+}
+
+/// The most live bytes of a device in row order, and what lives then.
+fn live_peak(graph: &TaskGraph, device: DeviceId) -> (Bytes, Vec<TaskId>) {
+    let mut last: Vec<usize> = (0..graph.tasks.len()).collect();
+    for (id, task) in graph.rows() {
+        for read in &task.reads {
+            last[read.index()] = id.index();
+        }
+    }
+    let mut live: BTreeSet<TaskId> = graph.rows().map(|(id, _)| id).filter(|&id| is_resident(graph, id)).collect();
+    live.retain(|&id| graph.task(id).device == device);
+    let resident = live.clone();
+    let mut now: u64 = live.iter().map(|id| slot_bytes(graph, id.index())).sum();
+    let (mut most, mut at_most) = (now, None);
+    for (id, task) in graph.rows().filter(|(_, t)| t.device == device) {
+        if !resident.contains(&id) {
+            now += slot_bytes(graph, id.index());
+        }
+        if now > most {
+            (most, at_most) = (now, Some(id));
+        }
+        let mut over: BTreeSet<TaskId> = task.reads.iter().copied().filter(|r| last[r.index()] == id.index()).collect();
+        if last[id.index()] == id.index() {
+            over.insert(id);
+        }
+        over.retain(|v| graph.task(*v).device == device && !resident.contains(v));
+        now -= over.iter().map(|v| slot_bytes(graph, v.index())).sum::<u64>();
+    }
+    if let Some(at) = at_most {
+        let lives = |id: TaskId| id <= at && last[id.index()] >= at.index();
+        live.extend(graph.rows().filter(|(id, t)| t.device == device && lives(*id)).map(|(id, _)| id));
+    }
+    (Bytes(most), live.into_iter().collect())
+}
+
+/// The guards that `task` does not wait for anyway, because it or another guard reads them.
+fn waits(graph: &TaskGraph, task: TaskId, guards: BTreeSet<TaskId>) -> Vec<TaskId> {
+    let reads = &graph.task(task).reads;
+    let implied: BTreeSet<TaskId> = reads
+        .iter()
+        .chain(&guards)
+        .flat_map(|&t| graph.task(t).reads.iter().chain(&graph.task(t).after))
+        .chain(reads)
+        .copied()
+        .collect();
+    guards.into_iter().filter(|g| !implied.contains(g)).collect()
+}
+
+/// A device's arena while slots are given out.
+#[derive(Default)]
+struct Arena {
+    end: u64,
+    /// Free ranges: offset to bytes; no two touch.
+    free: BTreeMap<u64, u64>,
+    /// What last was in free ranges: offset to (bytes, the tasks to wait for); disjoint.
+    ghosts: BTreeMap<u64, (u64, Vec<TaskId>)>,
+}
+
+impl Arena {
+    /// A slot at the end.
+    fn extend(&mut self, bytes: u64) -> Slot {
+        let offset = self.end;
+        self.end += bytes;
+        Slot { offset, bytes }
+    }
+
+    /// The smallest free range that fits, the first of equals; else at the end, from the free range there.
+    fn place(&mut self, bytes: u64) -> (Slot, BTreeSet<TaskId>) {
+        let fit = self.free.iter().filter(|f| *f.1 >= bytes).min_by_key(|f| *f.1).map(|(&o, &b)| (o, b));
+        let slot = if let Some((offset, room)) = fit {
+            self.free.remove(&offset);
+            if room > bytes {
+                self.free.insert(offset + bytes, room - bytes);
+            }
+            Slot { offset, bytes }
+        } else {
+            let tail = self.free.iter().next_back().map(|(&o, &b)| (o, b)).filter(|(o, b)| o + b == self.end);
+            if let Some((offset, _)) = tail {
+                self.free.remove(&offset);
+                self.end = offset;
+            }
+            self.extend(bytes)
+        };
+        (slot, self.wake(slot))
+    }
+
+    /// Takes the ghosts out of a range, leaving what lies beside it.
+    fn wake(&mut self, slot: Slot) -> BTreeSet<TaskId> {
+        let (lo, hi) = (slot.offset, slot.offset + slot.bytes);
+        let mut hit: Vec<u64> = self.ghosts.range(lo..hi).map(|g| *g.0).collect();
+        hit.extend(self.ghosts.range(..lo).next_back().filter(|(o, g)| *o + g.0 > lo).map(|g| *g.0));
+        let mut guards = BTreeSet::new();
+        for offset in hit {
+            let (bytes, tasks) = self.ghosts.remove(&offset).expect("found above");
+            guards.extend(&tasks);
+            if offset < lo {
+                self.ghosts.insert(offset, (lo - offset, tasks.clone()));
+            }
+            if offset + bytes > hi {
+                self.ghosts.insert(hi, (offset + bytes - hi, tasks));
+            }
+        }
+        guards
+    }
+
+    fn release(&mut self, slot: Slot, guards: Vec<TaskId>) {
+        self.ghosts.insert(slot.offset, (slot.bytes, guards));
+        let (mut offset, mut bytes) = (slot.offset, slot.bytes);
+        if let Some((&before, &room)) = self.free.range(..offset).next_back()
+            && before + room == offset
+        {
+            self.free.remove(&before);
+            (offset, bytes) = (before, bytes + room);
+        }
+        if let Some(room) = self.free.remove(&(offset + bytes)) {
+            bytes += room;
+        }
+        self.free.insert(offset, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task_text::{parse, print};
+
+    /// Rows of `u8` vectors on one device: `feed N`, `paste N reads ...`, `output reads ...`.
+    fn graph(rows: &str) -> TaskGraph {
+        let head = "devices 1\nexternal 0 parameter \"w\" u8[64]\nexternal 1 input \"x\" u8[64]\n\
+                    output 0 \"y\" u8[64]\nlabel 0 \"a\"\nlabel 1 \"b\"\n";
+        parse(&format!("{head}{rows}"), &[]).expect("the rows are right")
+    }
+
+    fn check(rows: &str, slots: &[&str], arena: u64) {
+        let mut graph = graph(rows);
+        plan_memory(&mut graph);
+        let line = |t: &crate::task::Task| {
+            let after: Vec<String> = t.after.iter().map(ToString::to_string).collect();
+            format!("{}+{} {}", t.slot.offset, t.slot.bytes, after.join(" ")).trim().to_string()
+        };
+        assert_eq!(graph.tasks.iter().map(line).collect::<Vec<_>>(), slots, "{rows}");
+        assert_eq!(graph.arenas, [Bytes(arena)], "{rows}");
+        let again = parse(&print(&graph), &[]).expect("it was printed");
+        assert_eq!(again, graph);
+    }
+
+    #[test]
+    fn slots() {
+        // A chain needs two slots; the third value waits for the reader of the first, which it reads.
+        check(
+            "t0 d0 feed x1 -> [0:64] u8 of 0\nt1 d0 paste reads t0 -> [0:64] u8 of 0\n\
+             t2 d0 paste reads t1 -> [0:64] u8 of 0\nt3 d0 output o0 reads t2 -> [0:64] nothing of 0",
+            &["0+64", "64+64", "0+64", "0+0"],
+            128,
+        );
+        // Parameters come first and stay, wherever their row is.
+        check(
+            "t0 d0 feed x1 -> [0:9] u8 of 0\nt1 d0 paste reads t0 -> [0:9] u8 of 0\n\
+             t2 d0 feed x0 -> [0:64] u8 of 0\nt3 d0 paste reads t2 -> [0:64] u8 of 0\n\
+             t4 d0 output o0 reads t3 -> [0:64] nothing of 0",
+            &["64+64", "128+64", "0+64", "64+64 t1", "0+0"],
+            192,
+        );
+        // A value nobody reads is free at once, but its writer must be done; two small make room for a large.
+        check(
+            "t0 d0 feed x1 -> [0:64] u8 of 0\nt1 d0 feed x1 -> [0:64] u8 of 0\n\
+             t2 d0 paste -> [0:128] u8 of 1\nt3 d0 paste reads t2 -> [0:8] u8 of 1",
+            &["0+64", "0+64 t0", "0+128 t1", "128+64"],
+            192,
+        );
+        // The smallest hole that fits is taken.
+        check(
+            "t0 d0 paste -> [0:128] u8 of 0\nt1 d0 paste -> [0:64] u8 of 0\nt2 d0 paste -> [0:64] u8 of 0\n\
+             t3 d0 paste -> [0:64] u8 of 0\n\
+             t4 d0 output o0 reads t0 t2 -> [0:64] nothing of 0\nt5 d0 paste -> [0:64] u8 of 0\n\
+             t6 d0 output o0 reads t1 t3 -> [0:64] nothing of 0\nt7 d0 output o0 reads t5 -> [0:64] nothing of 0",
+            &["0+128", "128+64", "192+64", "256+64", "0+0", "192+64 t4", "0+0", "0+0"],
+            320,
+        );
+    }
+
+    #[test]
+    fn not_enough_names_the_largest_and_what_would_do() {
+        let mut graph = graph(
+            "t0 d0 feed x0 -> [0:64] u8 of 0\nt1 d0 paste reads t0 -> [0:128] u8 of 1\n\
+             t2 d0 paste reads t1 -> [0:64] u8 of 1",
+        );
+        plan_memory(&mut graph);
+        assert_eq!(peak(&graph), [Bytes(256)]);
+        let machine = crate::machine::Machine::by_name("2xcpu").expect("it ships");
+        assert_eq!(check_capacity(&graph, &machine, None), Ok(()));
+        assert_eq!(check_capacity(&graph, &machine, Some(Bytes(256))), Ok(()));
+        let lacks = check_capacity(&graph, &machine, Some(Bytes(200))).expect_err("64 + 192 bytes live");
+        assert_eq!((lacks.needed, lacks.available, lacks.smallest), (Bytes(256), Bytes(200), Bytes(256)));
+        assert_eq!(lacks.largest, [("b".to_string(), Bytes(192)), ("a".to_string(), Bytes(64))]);
+        let message = lacks.to_string();
+        assert!(message.contains("`b` (192 B)") && message.contains("256 B on every device would do"), "{message}");
+    }
+}
