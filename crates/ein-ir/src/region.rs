@@ -111,6 +111,19 @@ impl Region {
         rest
     }
 
+    /// The box that the two are together, if they differ on one axis only and touch there.
+    pub fn joined(&self, other: &Self) -> Option<Self> {
+        let mut differing = (0..self.rank()).filter(|&a| self.0[a] != other.0[a]);
+        let axis = differing.next()?;
+        let (one, two) = (self.0[axis], other.0[axis]);
+        if differing.next().is_some() || (one.hi != two.lo && two.hi != one.lo) {
+            return None;
+        }
+        let mut both = self.clone();
+        both.0[axis] = Interval::new(one.lo.min(two.lo), one.hi.max(two.hi));
+        Some(both)
+    }
+
     /// The two parts of `self` below and from `at` on `axis`.
     pub fn split(&self, axis: usize, at: usize) -> (Self, Self) {
         let (mut low, mut high) = (self.clone(), self.clone());

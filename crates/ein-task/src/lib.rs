@@ -3,6 +3,7 @@
 //!
 //! This crate knows devices and seconds, but makes no choice and holds no tensor.
 
+pub mod check;
 pub mod describe;
 pub mod exchange;
 pub mod machine;
@@ -18,4 +19,5 @@ pub mod relation;
 pub mod task;
 pub mod task_text;
 pub mod timeline;
+pub mod traffic;
 pub mod units;

@@ -1,0 +1,263 @@
+//! What an exchange program costs, by the counting page, and the least that any program could.
+
+use crate::exchange::{Atom, Exchange, Program, Step};
+use crate::machine::{DeviceId, DeviceSet, Machine};
+use crate::units::{Bytes, Seconds};
+use ein_ir::region::Region;
+
+/// The price of an exchange program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// The busiest resource's time, plus the latency of the longest chain of moves, plus what the busiest
+    /// device spends on issuing transfers.
+    pub seconds: Seconds,
+    /// Over all link crossings; a relay counts at each hop.
+    pub bytes_total: Bytes,
+    /// Without the hops into devices that only pass the data on.
+    pub bytes_delivered: Bytes,
+    /// What every device sends, relays included.
+    pub sent: Vec<Bytes>,
+    /// What every device receives, relays included.
+    pub received: Vec<Bytes>,
+    /// Moves on the longest chain.
+    pub depth: usize,
+    /// All moves.
+    pub moves: usize,
+    /// Seconds that no program can beat: the busiest port, with one latency if anything must move.
+    pub bound: Seconds,
+}
+
+/// Counts a program that the checker accepts, and the bound of its question.
+pub fn traffic(exchange: &Exchange, program: &Program, machine: &Machine) -> Traffic {
+    let bound = bound(exchange, &exchange.atoms(), machine);
+    Traffic { bound, ..count(exchange, program, machine) }
+}
+
+/// Counts a program that the checker accepts; leaves the bound at zero.
+pub fn count(exchange: &Exchange, program: &Program, machine: &Machine) -> Traffic {
+    let devices = machine.len();
+    let mut ledger = Ledger::new(machine);
+    let mut pieces: Vec<Counted> = Vec::with_capacity(program.steps.len());
+    let mut crossings = Vec::new();
+    for (row, step) in program.steps.iter().enumerate() {
+        let piece = match step {
+            Step::Load { block, device } => {
+                let region = &exchange.have.blocks[*block].region;
+                let finished = exchange.have.is_finished(*block);
+                Counted { region, device: *device, partials: 1, finished, ready: Chain::default() }
+            }
+            Step::Cut { piece, region } => Counted { region, ..pieces[*piece] },
+            Step::Move { piece, to } => {
+                let moved = &pieces[*piece];
+                let bytes = bytes_of(exchange, moved.region, moved.finished);
+                let link = machine.link(moved.device, *to).expect("the checker saw a link");
+                let ready = ledger.cross(link, bytes, moved.ready);
+                crossings.push((row, bytes));
+                Counted { device: *to, ready, ..*moved }
+            }
+            Step::Fold { pieces: folded } => {
+                let first = pieces[folded[0]];
+                let partials = folded.iter().map(|&p| pieces[p].partials).sum();
+                let finished = partials == exchange.have.partials(first.region).len();
+                Counted { partials, finished, ready: latest(folded, &pieces), ..first }
+            }
+            Step::Paste { pieces: pasted, region } => {
+                Counted { region, ready: latest(pasted, &pieces), ..pieces[pasted[0]] }
+            }
+        };
+        pieces.push(piece);
+    }
+    let used = used(program);
+    let delivered = crossings.iter().filter(|c| used[c.0]).map(|c| Bytes(c.1)).sum();
+    Traffic {
+        seconds: ledger.seconds(machine),
+        bytes_total: crossings.iter().map(|c| Bytes(c.1)).sum(),
+        bytes_delivered: delivered,
+        sent: (0..devices).map(|d| Bytes(ledger.sent[d])).collect(),
+        received: (0..devices).map(|d| Bytes(ledger.received[d])).collect(),
+        depth: ledger.depth,
+        moves: crossings.len(),
+        bound: Seconds(0.0),
+    }
+}
+
+/// Bytes that a move of `region` carries.
+pub fn bytes_of(exchange: &Exchange, region: &Region, finished: bool) -> u64 {
+    let form = if finished { &exchange.have.finished } else { &exchange.have.pending };
+    form.bytes(region) as u64
+}
+
+#[derive(Clone, Copy)]
+struct Counted<'a> {
+    region: &'a Region,
+    device: DeviceId,
+    partials: usize,
+    finished: bool,
+    ready: Chain,
+}
+
+/// A chain of moves: how many, and their latencies.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Chain {
+    /// Moves.
+    pub moves: usize,
+    /// Sum of their latencies.
+    pub latency: f64,
+}
+
+impl Chain {
+    /// The longer of two by each measure.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { moves: self.moves.max(other.moves), latency: self.latency.max(other.latency) }
+    }
+}
+
+fn latest(rows: &[usize], pieces: &[Counted]) -> Chain {
+    rows.iter().map(|&p| pieces[p].ready).fold(Chain::default(), Chain::max)
+}
+
+/// Which rows are read where they are, and not only passed on.
+fn used(program: &Program) -> Vec<bool> {
+    let mut used = vec![false; program.steps.len()];
+    for &p in &program.yields {
+        used[p] = true;
+    }
+    for (row, step) in program.steps.iter().enumerate().rev() {
+        match step {
+            Step::Load { .. } | Step::Move { .. } => {}
+            Step::Cut { piece, .. } => used[*piece] |= used[row],
+            Step::Paste { pieces, .. } => pieces.iter().for_each(|&p| used[p] |= used[row]),
+            Step::Fold { pieces } => pieces.iter().for_each(|&p| used[p] = true),
+        }
+    }
+    used
+}
+
+/// Running totals of the moves of a program. The synthesiser keeps one while it builds, so that its price
+/// and the printed one are the same sum.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// Seconds that every resource is busy.
+    pub busy: Vec<f64>,
+    /// Bytes that every device sends.
+    pub sent: Vec<u64>,
+    /// Bytes that every device receives.
+    pub received: Vec<u64>,
+    /// Moves that every device issues.
+    pub issued: Vec<usize>,
+    /// The longest chain's latency.
+    pub latency: f64,
+    /// Moves on the longest chain.
+    pub depth: usize,
+}
+
+impl Ledger {
+    /// Nothing moved yet.
+    pub fn new(machine: &Machine) -> Self {
+        let devices = machine.len();
+        Self {
+            busy: vec![0.0; machine.resources.len()],
+            sent: vec![0; devices],
+            received: vec![0; devices],
+            issued: vec![0; devices],
+            latency: 0.0,
+            depth: 0,
+        }
+    }
+
+    /// Moves `bytes` over a link once what they depend on is there.
+    pub fn cross(&mut self, link: &crate::machine::Link, bytes: u64, after: Chain) -> Chain {
+        for &r in &link.resources {
+            self.busy[r] += bytes as f64;
+        }
+        self.sent[link.from.index()] += bytes;
+        self.received[link.to.index()] += bytes;
+        self.issued[link.from.index()] += 1;
+        let chain = Chain { moves: after.moves + 1, latency: after.latency + link.latency.0 };
+        self.latency = self.latency.max(chain.latency);
+        self.depth = self.depth.max(chain.moves);
+        chain
+    }
+
+    /// Time of the busiest resource.
+    pub fn load(&self, machine: &Machine) -> f64 {
+        let seconds =
+            |(bytes, r): (&f64, &crate::machine::Resource)| if *bytes > 0.0 { bytes / r.bandwidth } else { 0.0 };
+        self.busy.iter().zip(&machine.resources).map(seconds).fold(0.0, f64::max)
+    }
+
+    /// The price so far.
+    pub fn seconds(&self, machine: &Machine) -> Seconds {
+        let issued = self.issued.iter().copied().max().unwrap_or(0);
+        Seconds(self.load(machine) + self.latency + issued as f64 * machine.issue.0)
+    }
+}
+
+/// The least time of any program: the busiest port over what a device lacks and must receive, or alone
+/// holds and must send, plus the smallest latency if anything must move. `atoms` are the exchange's.
+pub fn bound(exchange: &Exchange, atoms: &[Atom], machine: &Machine) -> Seconds {
+    let mut into = vec![0u64; machine.len()];
+    let mut out = vec![0u64; machine.len()];
+    for atom in atoms {
+        let pending = bytes_of(exchange, &atom.region, false);
+        let finished = bytes_of(exchange, &atom.region, true);
+        let sole = matches!(atom.blocks[..], [b] if exchange.have.is_finished(b));
+        let bytes = if sole { finished } else { finished.min(pending) };
+        let mut everything = atom.readers;
+        for &b in &atom.blocks {
+            everything = everything.intersect(exchange.have.blocks[b].devices);
+        }
+        for reader in atom.readers.iter().filter(|&d| !everything.contains(d)) {
+            into[reader.index()] += bytes;
+        }
+        let mut counted = DeviceSet::new();
+        for &b in &atom.blocks {
+            let holders = exchange.have.blocks[b].devices;
+            let Some(holder) = holders.lowest().filter(|_| holders.len() == 1) else { continue };
+            let others = atom.readers.iter().any(|d| d != holder);
+            if others && !counted.contains(holder) {
+                counted = counted.with(holder);
+                out[holder.index()] += bytes;
+            }
+        }
+    }
+    if into.iter().chain(&out).all(|&b| b == 0) {
+        return Seconds(0.0);
+    }
+    let mut slowest: f64 = 0.0;
+    for device in machine.ids() {
+        for (bytes, outward) in [(into[device.index()], false), (out[device.index()], true)] {
+            if bytes > 0 {
+                slowest = slowest.max(bytes as f64 / port(machine, device, outward));
+            }
+        }
+    }
+    let latency = machine.links.iter().map(|l| l.latency.0).fold(f64::INFINITY, f64::min);
+    Seconds(slowest + if latency.is_finite() { latency } else { 0.0 })
+}
+
+/// Bytes per second that a device can send or receive at most: of each link its tightest resource, each
+/// resource once, and no more than a resource that all the links share.
+fn port(machine: &Machine, device: DeviceId, outward: bool) -> f64 {
+    let mut tightest = Vec::new();
+    let mut shared: Option<Vec<usize>> = None;
+    for link in &machine.links {
+        if (if outward { link.from } else { link.to }) != device {
+            continue;
+        }
+        let width = |r: &usize| machine.resources[*r].bandwidth;
+        tightest.push(link.resources.iter().copied().min_by(|a, b| width(a).total_cmp(&width(b)).then(a.cmp(b))));
+        match &mut shared {
+            None => shared = Some(link.resources.clone()),
+            Some(shared) => shared.retain(|r| link.resources.contains(r)),
+        }
+    }
+    if tightest.iter().any(Option::is_none) {
+        return f64::INFINITY;
+    }
+    tightest.sort_unstable();
+    tightest.dedup();
+    let sum: f64 = tightest.iter().flatten().map(|&r| machine.resources[r].bandwidth).sum();
+    shared.iter().flatten().map(|&r| machine.resources[r].bandwidth).fold(sum, f64::min)
+}
