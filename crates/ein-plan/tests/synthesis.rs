@@ -22,6 +22,9 @@ fn answer(exchange: &Exchange, machine: &Machine) -> (Program, Traffic) {
     (program, counted)
 }
 
+/// What, devices, have, need, largest sent, depth.
+type Row = (&'static str, usize, Vec<Held>, Vec<Held>, u64, usize);
+
 fn all(p: usize) -> Vec<usize> {
     (0..p).collect()
 }
@@ -38,8 +41,6 @@ fn bytes_per_device() {
     let whole = |devices: &[usize]| vec![held(&[(0, shape[0]), (0, shape[1])], devices)];
     let rows = |p: usize| strips(&shape, 0, &all(p));
     let columns = |p: usize| strips(&shape, 1, &all(p));
-    // (what, devices, have, need, largest sent, depth)
-    type Row = (&'static str, usize, Vec<Held>, Vec<Held>, u64, usize);
     let cases: Vec<Row> = vec![
         ("all-reduce", 8, partials(&shape, 8), whole(&all(8)), 2 * S * 7 / 8, 2),
         ("all-reduce of 3", 3, partials(&shape, 3), whole(&all(3)), 2 * S * 2 / 3, 2),

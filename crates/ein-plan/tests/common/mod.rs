@@ -74,9 +74,9 @@ pub fn switch(gpus: usize, bandwidth: f64, latency: f64) -> Machine {
     let mut machine = bare("switch", gpus, false);
     let out: Vec<usize> = (0..gpus).map(|n| resource(&mut machine, &format!("gpu{n}.out"), bandwidth)).collect();
     let into: Vec<usize> = (0..gpus).map(|n| resource(&mut machine, &format!("gpu{n}.in"), bandwidth)).collect();
-    for from in 0..gpus {
+    for (from, &own) in out.iter().enumerate() {
         for to in (0..gpus).filter(|&to| to != from) {
-            let resources = vec![out[from], into[to]];
+            let resources = vec![own, into[to]];
             machine.links.push(Link { from: d(from), to: d(to), resources, latency: Seconds(latency) });
         }
     }
