@@ -16,6 +16,9 @@ pub mod presets;
 pub mod price;
 mod quantity;
 pub mod relation;
+pub mod simulate;
+#[cfg(test)]
+mod simulate_tests;
 pub mod task;
 pub mod task_text;
 pub mod timeline;
