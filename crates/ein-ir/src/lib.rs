@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod monoid;
 pub mod op;
 pub mod region;
+pub mod simplify;
 pub mod spec;
 pub mod text;
 pub mod view;
