@@ -41,7 +41,9 @@ pub enum Unary {
 }
 
 /// Functions of two arguments of one type. `Max` and `Min` pass a NaN on. Comparisons give `Bool`.
-/// `Div` and `Rem` of integers round towards minus infinity (as Python and `torch.floor_divide`).
+/// `Div` and `Rem` of integers round towards minus infinity (as Python and `torch.floor_divide`) and are 0
+/// when the divisor is 0. `Rem` of floats has the sign of the divisor (as `torch.remainder`). `Pow` of
+/// integers wraps; a negative power is 0 unless the base is 1 or -1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Binary {
@@ -268,5 +270,10 @@ impl Expr {
             [(Row::Operand(a), _), (Row::Operand(b), _), (Row::Binary(Binary::Mul, 0, 1), _)]
                 if (*a, *b) == (0, 1) || (*a, *b) == (1, 0)
         )
+    }
+
+    /// Whether the value is a product of two rows of floats, which a fold that sums takes unrounded.
+    pub fn ends_in_product(&self) -> bool {
+        matches!(self.rows.last(), Some((Row::Binary(Binary::Mul, ..), dtype)) if dtype.is_float())
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! This crate knows no device, no cost and no input or output.
 
+pub mod copy;
 pub mod dense;
 pub mod dtype;
 pub mod einsum;
@@ -11,7 +12,10 @@ pub mod graph;
 pub mod kernel;
 pub mod monoid;
 pub mod op;
+pub mod reference;
 pub mod region;
+pub mod reshape;
+pub mod scalar;
 pub mod simplify;
 pub mod spec;
 pub mod text;

@@ -1,6 +1,7 @@
 //! Views: operations without a kernel. They rename coordinates and compute nothing.
 
-use crate::region::Region;
+use crate::region::{Interval, Region};
+use crate::reshape;
 
 /// A view of one tensor (of several, for `Concat`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,10 +54,34 @@ pub enum View {
 /// A box of a view's result that is a box of one input: what a reader of `dest` needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pull {
-    /// Which input; `None` for the fill of a `Pad`.
+    /// Which input; always `Some`, since the fill of a `Pad` is pulled from nowhere.
     pub input: Option<usize>,
-    /// Box of the input (empty shape-compatible box for fill).
+    /// Box of the input.
     pub source: Region,
+}
+
+/// A box of a view's result that follows one input along straight lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Which input.
+    pub input: usize,
+    /// Box of the result.
+    pub dest: Region,
+    /// For every axis of the input `(result axis, start, step)`: the index is `start + step * index`, or
+    /// `start` where it follows no axis of the result.
+    pub axes: Vec<(Option<usize>, i64, i64)>,
+}
+
+impl Piece {
+    /// The smallest box of the input that holds every element of the piece.
+    pub fn source(&self) -> Region {
+        let bounds = |&(axis, start, step): &(Option<usize>, i64, i64)| {
+            let i = axis.map_or(Interval::new(0, 1), |a| self.dest.0[a]);
+            let (a, b) = (start + step * i.lo as i64, start + step * (i.hi as i64 - 1));
+            Interval::new(a.min(b) as usize, a.max(b) as usize + 1)
+        };
+        Region(self.axes.iter().map(bounds).collect())
+    }
 }
 
 /// Why a view is not well formed.
@@ -170,6 +195,105 @@ impl View {
                     }
                     None => Ok(first.to_vec()),
                 }
+            }
+        }
+    }
+
+    /// The boxes of the inputs that hold the elements of the box `dest` of the result: disjoint for each
+    /// input, in a fixed order, and exact. A `Slice` with a step beyond ±1 gives one bounding box, which
+    /// also holds the elements between. The fill of a `Pad` needs no box.
+    pub fn pulls(&self, inputs: &[&[usize]], dest: &Region) -> Vec<Pull> {
+        let pull = |input, source| Pull { input: Some(input), source };
+        match self {
+            Self::Reshape { shape } => {
+                reshape::pulls(inputs[0], shape, dest).into_iter().map(|source| pull(0, source)).collect()
+            }
+            Self::Permute { .. }
+            | Self::Slice { .. }
+            | Self::Broadcast { .. }
+            | Self::Concat { .. }
+            | Self::Pad { .. }
+            | Self::Roll { .. } => self.pieces(inputs, dest).iter().map(|p| pull(p.input, p.source())).collect(),
+        }
+    }
+
+    /// The input, and the index in it, that an element of the result is; `None` for the fill of a `Pad`.
+    pub fn source(&self, inputs: &[&[usize]], dest_index: &[usize]) -> Option<(usize, Vec<usize>)> {
+        if let Self::Reshape { shape } = self {
+            let mut flat = dest_index.iter().zip(shape).fold(0, |flat, (&i, &n)| flat * n + i);
+            let mut index = vec![0; inputs[0].len()];
+            for (i, &n) in index.iter_mut().zip(inputs[0]).rev() {
+                (*i, flat) = (flat % n, flat / n);
+            }
+            return Some((0, index));
+        }
+        let dest = Region(dest_index.iter().map(|&i| Interval::new(i, i + 1)).collect());
+        self.pieces(inputs, &dest).first().map(|p| (p.input, p.source().origin()))
+    }
+
+    /// The pieces that make up the box `dest` of the result, but for the fill of a `Pad`: disjoint and in a
+    /// fixed order. A reshaped box does not follow straight lines; `Reshape` has none.
+    pub fn pieces(&self, inputs: &[&[usize]], dest: &Region) -> Vec<Piece> {
+        if dest.is_empty() {
+            return Vec::new();
+        }
+        let first = inputs[0];
+        let rank = first.len();
+        let along = |axis: usize, start: i64| (Some(axis), start, 1);
+        let one = |axes: Vec<(Option<usize>, i64, i64)>| vec![Piece { input: 0, dest: dest.clone(), axes }];
+        match self {
+            Self::Reshape { .. } => Vec::new(),
+            Self::Permute { axes } => {
+                let mut inverse = vec![0; rank];
+                for (n, &a) in axes.iter().enumerate() {
+                    inverse[a] = n;
+                }
+                one(inverse.into_iter().map(|n| along(n, 0)).collect())
+            }
+            Self::Slice { starts, steps, .. } => {
+                one((0..rank).map(|a| (Some(a), starts[a] as i64, steps[a])).collect())
+            }
+            Self::Broadcast { shape } => {
+                let lead = shape.len() - rank;
+                one((0..rank).map(|a| if first[a] == 1 { (None, 0, 0) } else { along(lead + a, 0) }).collect())
+            }
+            Self::Concat { axis } => {
+                let mut pieces = Vec::new();
+                let mut start = 0;
+                for (input, shape) in inputs.iter().enumerate() {
+                    let mut part = dest.clone();
+                    part.0[*axis] = part.0[*axis].intersect(Interval::new(start, start + shape[*axis]));
+                    if !part.is_empty() {
+                        let axes = (0..rank).map(|a| along(a, if a == *axis { -(start as i64) } else { 0 })).collect();
+                        pieces.push(Piece { input, dest: part, axes });
+                    }
+                    start += shape[*axis];
+                }
+                pieces
+            }
+            Self::Pad { before, .. } => {
+                let inside = Region((0..rank).map(|a| Interval::new(before[a], before[a] + first[a])).collect());
+                let axes = (0..rank).map(|a| along(a, -(before[a] as i64))).collect();
+                let piece = dest.intersect(&inside).map(|dest| Piece { input: 0, dest, axes });
+                piece.into_iter().collect()
+            }
+            Self::Roll { shifts } => {
+                let mut pieces = one((0..rank).map(|a| along(a, 0)).collect());
+                for a in 0..rank {
+                    let (shift, extent) = (shifts[a], first[a]);
+                    let sides = [
+                        (Interval::new(0, shift), (extent - shift) as i64),
+                        (Interval::new(shift, extent), -(shift as i64)),
+                    ];
+                    let cut = |piece: &Piece, (side, start): (Interval, i64)| {
+                        let mut piece = piece.clone();
+                        piece.dest.0[a] = piece.dest.0[a].intersect(side);
+                        piece.axes[a].1 = start;
+                        (!piece.dest.is_empty()).then_some(piece)
+                    };
+                    pieces = pieces.iter().flat_map(|p| sides.map(|side| cut(p, side))).flatten().collect();
+                }
+                pieces
             }
         }
     }
