@@ -92,7 +92,7 @@ pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Resul
     }
     let net = Net::new(exchange, machine);
     let direct = net.direct_goals();
-    let first = Draft::of(&net, &direct, Shape::Direct, false)?;
+    let first = Draft::of(&net, &direct, Shape::Direct, false, aim)?;
     let bundles = net.bundles(atoms.clone());
     let several = bundles.iter().any(|g| g.readers.len() > 1);
     let partial = bundles.iter().any(|g| !g.finished);
@@ -110,8 +110,8 @@ pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Resul
     }
     let mut best = first;
     let mut consider = |goals: &[Goal], shape, trees| -> Result<(), SynthesisError> {
-        let draft = Draft::of(&net, goals, shape, trees)?;
-        if draft.beats(&best, &net, aim) {
+        let draft = Draft::of(&net, goals, shape, trees, aim)?;
+        if draft.beats(&best, &net) {
             best = draft;
         }
         Ok(())

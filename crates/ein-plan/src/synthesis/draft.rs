@@ -40,6 +40,7 @@ pub(super) struct Draft {
     ready: Vec<Chain>,
     pub(super) ledger: Ledger,
     trees: bool,
+    aim: Aim,
     loads: BTreeMap<(usize, DeviceId), PieceId>,
     cuts: BTreeMap<PieceId, Vec<PieceId>>,
     folds: BTreeMap<Vec<PieceId>, PieceId>,
@@ -47,7 +48,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn of(net: &Net, goals: &[Goal], shape: Shape, trees: bool) -> Result<Self, SynthesisError> {
+    pub(super) fn of(net: &Net, goals: &[Goal], shape: Shape, trees: bool, aim: Aim) -> Result<Self, SynthesisError> {
         let mut draft = Self {
             steps: Vec::with_capacity(4 * goals.len() + net.exchange.needs.len()),
             at: Vec::with_capacity(4 * goals.len()),
@@ -55,6 +56,7 @@ impl Draft {
             ready: Vec::with_capacity(4 * goals.len()),
             ledger: Ledger::new(net.machine),
             trees,
+            aim,
             loads: BTreeMap::new(),
             cuts: BTreeMap::new(),
             folds: BTreeMap::new(),
@@ -135,7 +137,7 @@ impl Draft {
         if !self.trees {
             let sources = 0..errand.origins;
             let linked = sources.filter_map(|n| Some((n, net.linked(errand.copies[n].0, to)?)));
-            let load = |link: usize| self.fullest(net, link);
+            let load = |link: usize| self.fullest(net, link, bytes);
             if let Some((n, _)) = linked.min_by(|a, b| load(a.1).total_cmp(&load(b.1)).then(a.0.cmp(&b.0))) {
                 let from = self.copy(net, errand, n);
                 let piece = self.travel(net, from, bytes, to);
@@ -173,6 +175,7 @@ impl Draft {
         blocks: &[usize],
         target: DeviceId,
     ) -> Result<PieceId, SynthesisError> {
+        let bytes = bytes_of(net.exchange, region, false);
         let mut groups: Vec<(DeviceId, Vec<usize>)> = Vec::new();
         for &b in blocks {
             let holders = net.holders(b);
@@ -180,7 +183,7 @@ impl Draft {
                 group.1.push(b);
                 continue;
             }
-            let load = |d: DeviceId| net.linked(d, target).map_or(f64::INFINITY, |l| self.fullest(net, l));
+            let load = |d: DeviceId| net.linked(d, target).map_or(f64::INFINITY, |l| self.fullest(net, l, bytes));
             let nearest = holders.iter().min_by(|&a, &b| load(a).total_cmp(&load(b)).then(a.cmp(&b)));
             let at = if holders.contains(target) { target } else { nearest.unwrap_or(target) };
             match groups.iter_mut().find(|g| g.0 == at) {
@@ -199,6 +202,9 @@ impl Draft {
             let mut errand = Errand { region: region.clone(), block: blocks[0], copies, origins: 1, readers };
             return self.reach(net, &mut errand, target);
         }
+        if !self.trees {
+            return self.fold_star(net, region, blocks.len(), &groups, target);
+        }
         let mut inbox: BTreeMap<DeviceId, Vec<(Vec<usize>, PieceId)>> = BTreeMap::new();
         for (node, parent) in self.tree(net, region, &groups, target)? {
             let mut pieces = inbox.remove(&node).unwrap_or_default();
@@ -216,6 +222,39 @@ impl Draft {
             }
         }
         unreachable!("the target is the root of its tree")
+    }
+
+    /// Every group by itself to the target: nothing is folded on the way.
+    fn fold_star(
+        &mut self,
+        net: &Net,
+        region: &Region,
+        all: usize,
+        groups: &[(DeviceId, Vec<usize>)],
+        target: DeviceId,
+    ) -> Result<PieceId, SynthesisError> {
+        let mut arrived = Vec::with_capacity(all);
+        for (device, blocks) in groups {
+            let own = blocks.iter().map(|&b| (vec![b], self.part(net, b, *device, region))).collect::<Vec<_>>();
+            if *device == target {
+                arrived.extend(own);
+                continue;
+            }
+            let (partials, mut piece) = self.fold(own, all);
+            let bytes = bytes_of(net.exchange, region, self.done[piece]);
+            if net.linked(*device, target).is_some() {
+                piece = self.travel(net, piece, bytes, target);
+            } else {
+                let Some(path) = self.cheapest(net, bytes, &[(*device, true)], &[(target, true)]) else {
+                    return Err(SynthesisError::Unreachable { from: DeviceSet::one(*device), to: target });
+                };
+                for &hop in &path[1..] {
+                    piece = self.travel(net, piece, bytes, hop);
+                }
+            }
+            arrived.push((partials, piece));
+        }
+        Ok(self.fold(arrived, all).1)
     }
 
     /// Folds pieces of one box on one device, of which `all` partials are to come together. What is
@@ -247,11 +286,6 @@ impl Draft {
         target: DeviceId,
     ) -> Result<Vec<(DeviceId, Option<DeviceId>)>, SynthesisError> {
         let mut parents = BTreeMap::from([(target, None)]);
-        if !self.trees {
-            for (device, _) in groups.iter().filter(|g| net.linked(g.0, target).is_some()) {
-                parents.insert(*device, Some(target));
-            }
-        }
         let bytes = bytes_of(net.exchange, region, false);
         for &(device, _) in groups {
             if parents.contains_key(&device) {
@@ -280,8 +314,9 @@ impl Draft {
         Ok(order)
     }
 
-    /// The way with the least time on links, where a busy link counts up to twice. Starting or ending
-    /// elsewhere than at the first copies or the root costs half a move, because it makes chains longer.
+    /// The way with the least time on links, where a busy link counts up to twice; or, for bytes, with the
+    /// fewest hops. Starting or ending elsewhere than at the first copies or the root costs half a move,
+    /// because it makes chains longer.
     fn cheapest(
         &self,
         net: &Net,
@@ -292,6 +327,10 @@ impl Draft {
         let devices = net.machine.len();
         let busiest = self.ledger.load(net.machine).max(f64::MIN_POSITIVE);
         let bytes = bytes as f64;
+        let hop = match self.aim {
+            Aim::Seconds => 0.0,
+            Aim::Bytes => 1e6,
+        };
         let penalty = |first: bool| if first { 0.0 } else { 0.5 * (net.least_latency + 2.0 * bytes / net.fastest) };
         let mut distance = vec![f64::INFINITY; devices];
         let mut before = vec![None; devices];
@@ -311,7 +350,7 @@ impl Draft {
                     let width = net.machine.resources[r].bandwidth;
                     bytes / width * (1.0 + self.ledger.busy[r] / width / busiest)
                 };
-                let cost = distance[near] + link.latency.0 + link.resources.iter().map(time).sum::<f64>();
+                let cost = distance[near] + hop + link.latency.0 + link.resources.iter().map(time).sum::<f64>();
                 if cost < distance[far] {
                     (distance[far], before[far]) = (cost, Some(near));
                 }
@@ -330,9 +369,9 @@ impl Draft {
         Some(path.into_iter().map(|d| DeviceId(d as u16)).collect())
     }
 
-    /// Time of the busiest resource of a link so far.
-    fn fullest(&self, net: &Net, link: usize) -> f64 {
-        let busy = |&r: &usize| self.ledger.busy[r] / net.machine.resources[r].bandwidth;
+    /// Time of the busiest resource of a link once it carries `bytes` more.
+    fn fullest(&self, net: &Net, link: usize, bytes: u64) -> f64 {
+        let busy = |&r: &usize| (self.ledger.busy[r] + bytes as f64) / net.machine.resources[r].bandwidth;
         net.machine.links[link].resources.iter().map(busy).fold(0.0, f64::max)
     }
 
@@ -373,11 +412,11 @@ impl Draft {
         self.steps.len() - 1
     }
 
-    pub(super) fn beats(&self, other: &Self, net: &Net, aim: Aim) -> bool {
+    pub(super) fn beats(&self, other: &Self, net: &Net) -> bool {
         let price = |draft: &Self| {
             let seconds = draft.ledger.seconds(net.machine).0;
             let bytes = draft.ledger.sent.iter().sum::<u64>() as f64;
-            match aim {
+            match self.aim {
                 Aim::Seconds => (seconds, bytes, draft.steps.len()),
                 Aim::Bytes => (bytes, seconds, draft.steps.len()),
             }

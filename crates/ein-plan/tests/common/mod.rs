@@ -235,3 +235,108 @@ pub fn expected(exchange: &Exchange, need: &Need) -> Stored {
     };
     (need.device, points(&need.region).into_iter().map(|p| (p.clone(), value(&p))).collect())
 }
+
+/// Cuts a region at random places, along random axes, into at most `count` boxes.
+pub fn recursive(random: &mut Random, region: Region, count: usize) -> Vec<Region> {
+    let axes: Vec<usize> = (0..region.rank()).filter(|&a| region.0[a].len() > 1).collect();
+    if count < 2 || axes.is_empty() {
+        return vec![region];
+    }
+    let axis = axes[random.below(axes.len())];
+    let at = region.0[axis].lo + 1 + random.below(region.0[axis].len() - 1);
+    let (low, high) = region.split(axis, at);
+    let lower = 1 + random.below(count - 1);
+    let mut parts = recursive(random, low, lower);
+    parts.extend(recursive(random, high, count - lower));
+    parts
+}
+
+fn some(random: &mut Random, devices: usize, most: usize) -> DeviceSet {
+    (0..=random.below(most)).map(|_| d(random.below(devices))).collect()
+}
+
+/// A random question on the first `devices` devices: blocks are what a random decomposition of a label
+/// space with a folded label leaves, some replicated; needs are boxes of every kind.
+pub fn question(random: &mut Random, devices: usize) -> Exchange {
+    let rank = random.below(4);
+    let mut shape: Vec<usize> = (0..rank).map(|_| 1 + random.below(6)).collect();
+    let folded = 1 + random.below(4);
+    let label_space = Region::whole(&[&shape[..], &[folded]].concat());
+    let count = 1 + random.below(2 * devices);
+    let axes: Vec<usize> = (0..rank).collect();
+    let blocks = recursive(random, label_space, count).into_iter();
+    let mut blocks: Vec<Held> =
+        blocks.map(|b| Held { region: b.project(&axes), devices: some(random, devices, 2) }).collect();
+    let (monoid, dtype) =
+        [(Monoid::Sum, DType::F32), (Monoid::Attend, DType::BF16), (Monoid::Moments, DType::F32)][random.below(3)];
+    let monoid = if rank == 0 { Monoid::Sum } else { monoid };
+    if monoid == Monoid::Moments {
+        shape[rank - 1] = 2;
+        blocks.iter_mut().for_each(|b| b.region.0[rank - 1] = ein_ir::region::Interval::new(0, 2));
+        // Blocks that differed on that axis only are partials now.
+    }
+    let whole = Region::whole(&shape);
+    let any = |random: &mut Random| {
+        let interval = |n: &usize, random: &mut Random| {
+            let lo = random.below(*n);
+            ein_ir::region::Interval::new(lo, lo + 1 + random.below(n - lo))
+        };
+        Region(shape.iter().map(|n| interval(n, random)).collect())
+    };
+    let kind = random.below(4);
+    let needs: Vec<Need> = match kind {
+        0 => (0..devices).map(|n| Need { device: d(n), region: whole.clone() }).collect(),
+        1 => {
+            let parts = recursive(random, whole, devices);
+            parts.into_iter().map(|region| Need { device: d(random.below(devices)), region }).collect()
+        }
+        _ => (0..=random.below(8)).map(|_| Need { device: d(random.below(devices)), region: any(random) }).collect(),
+    };
+    Exchange { have: relation_of(&shape, monoid, dtype, blocks), needs }
+}
+
+/// Every partial of every need from its first holder by the fewest hops, folded by the reader.
+pub fn naive(exchange: &Exchange, machine: &Machine) -> Program {
+    let mut program = Program::default();
+    for need in &exchange.needs {
+        let mut parts = Vec::new();
+        for atom in exchange.atoms_of(&need.region, &[(&need.region, need.device)]) {
+            let mut pieces = Vec::new();
+            for &block in &atom.blocks {
+                let devices = exchange.have.blocks[block].devices;
+                let device = if devices.contains(need.device) { need.device } else { devices.lowest().unwrap() };
+                program.steps.push(Step::Load { block, device });
+                program.steps.push(Step::Cut { piece: program.steps.len() - 1, region: atom.region.clone() });
+                for to in fewest_hops(machine, device, need.device) {
+                    program.steps.push(Step::Move { piece: program.steps.len() - 1, to });
+                }
+                pieces.push(program.steps.len() - 1);
+            }
+            if !(pieces.len() == 1 && exchange.have.is_finished(atom.blocks[0])) {
+                program.steps.push(Step::Fold { pieces });
+            }
+            parts.push(program.steps.len() - 1);
+        }
+        program.steps.push(Step::Paste { pieces: parts, region: need.region.clone() });
+        program.yields.push(program.steps.len() - 1);
+    }
+    program
+}
+
+fn fewest_hops(machine: &Machine, from: DeviceId, to: DeviceId) -> Vec<DeviceId> {
+    let mut seen = DeviceSet::one(from);
+    let mut paths = std::collections::VecDeque::from([vec![from]]);
+    while let Some(path) = paths.pop_front() {
+        let last = path[path.len() - 1];
+        if last == to {
+            return path[1..].to_vec();
+        }
+        for far in machine.ids().filter(|&far| machine.link(last, far).is_some()) {
+            if !seen.contains(far) {
+                seen = seen.with(far);
+                paths.push_back([&path[..], &[far]].concat());
+            }
+        }
+    }
+    panic!("{} has no way from {from} to {to}", machine.name)
+}
