@@ -117,7 +117,7 @@ pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Resul
         Ok(())
     };
     for trees in [false, true] {
-        if trees && net.uniform && !several {
+        if trees && net.uniform {
             break;
         }
         if trees {
