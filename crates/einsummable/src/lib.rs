@@ -1,1 +1,19 @@
-//! einsummable
+//! Einsummable: tensor computations on several devices without saying how.
+//!
+//! Write a model with [`Tensor`] and [`nn`], or open a Hugging Face folder with [`models`]; a session plans it
+//! for a machine and runs it.
+
+mod expression;
+mod fuse;
+pub mod models;
+pub mod nn;
+pub mod tensor;
+pub mod trace;
+pub mod workloads;
+
+pub use ein_ir::dense::Dense;
+pub use ein_ir::dtype::DType;
+pub use tensor::attention::AttentionOptions;
+pub use tensor::map::Gelu;
+pub use tensor::{Operand, Tensor, TensorError};
+pub use trace::{Traced, trace};

@@ -1,0 +1,145 @@
+//! What an einsum cannot say: attention and embedding.
+
+use super::map::map_over;
+use super::{Tensor, TensorError};
+use ein_ir::dtype::DType;
+use ein_ir::expr::Binary;
+use ein_ir::graph::TensorType;
+use ein_ir::kernel::{Attention, Gather, Kernel};
+
+/// The options of [`Tensor::scaled_dot_product_attention`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttentionOptions<'a> {
+    /// Added to the scores; or, if a bool, where it is false a key is not read.
+    pub mask: Option<&'a Tensor>,
+    /// Whether query `i` reads keys up to `i` only.
+    pub is_causal: bool,
+    /// The scale of the scores instead of `1 / sqrt(d)`.
+    pub scale: Option<f64>,
+    /// Whether several query heads may share a key/value head.
+    pub enable_gqa: bool,
+}
+
+impl Tensor {
+    /// `torch.nn.functional.scaled_dot_product_attention`. `self` is the query `[b, h, s, d]`, the key is
+    /// `[b, kv, t, d]`, the value `[b, kv, t, e]`; without `b` and, then, without `h` as well.
+    pub fn scaled_dot_product_attention(&self, key: &Tensor, value: &Tensor, options: &AttentionOptions) -> Tensor {
+        Tensor::attempt(|| attention(self, key, value, options))
+    }
+
+    /// Rows of a table: `self` holds ids, `weight` is `[rows, features]`.
+    pub fn embedding(&self, weight: &Tensor) -> Tensor {
+        Tensor::attempt(|| {
+            let ids = self.ty()?;
+            let table = weight.ty()?;
+            if !matches!(ids.dtype, DType::I64 | DType::I32) {
+                return Err(self.type_error("embedding", "ids must be i64 or i32"));
+            }
+            let [rows, features] = table.shape[..] else {
+                return Err(weight.shape_error("embedding", "the table must have two axes, rows and features".into()));
+            };
+            let mut shape = ids.shape.clone();
+            shape.push(features);
+            let gather = Gather { rows, features, ids: ids.shape.clone(), dtype: table.dtype };
+            let ty = TensorType::new(table.dtype, shape);
+            Ok(Tensor::row_kernel("embedding", Kernel::Gather(gather), &[weight, self], ty))
+        })
+    }
+}
+
+fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor, TensorError> {
+    let operation = "scaled_dot_product_attention";
+    let (dtype, rank) = (q.ty()?.dtype, q.ty()?.shape.len());
+    let dtypes = vec![dtype, k.ty()?.dtype, v.ty()?.dtype];
+    if !dtype.is_float() || dtypes.iter().any(|&d| d != dtype) {
+        let reason = "query, key and value must have one float type".into();
+        return Err(TensorError::Type { operation, dtypes, reason });
+    }
+    let shapes = || vec![q.shape().to_vec(), k.shape().to_vec(), v.shape().to_vec()];
+    let wrong = |reason: String| TensorError::Shape { operation, shapes: shapes(), reason };
+    if !(2..=4).contains(&rank) || k.dim() != rank || v.dim() != rank {
+        return Err(wrong("query, key and value must all have 2, 3 or 4 axes".into()));
+    }
+    if rank < 4 {
+        let lift = |t: &Tensor| t.unsqueeze(0);
+        let mask = options.mask.map(|m| if m.dim() == rank { m.unsqueeze(0) } else { m.clone() });
+        let options = AttentionOptions { mask: mask.as_ref(), ..*options };
+        return Ok(attention(&lift(q), &lift(k), &lift(v), &options)?.select(0, 0));
+    }
+    let &[batch, heads, queries, dim] = q.shape() else { unreachable!("rank 4") };
+    let &[batch_k, kv_heads, keys, dim_k] = k.shape() else { unreachable!("rank 4") };
+    let &[batch_v, heads_v, keys_v, value_dim] = v.shape() else { unreachable!("rank 4") };
+    if batch_k != batch || batch_v != batch || heads_v != kv_heads || keys_v != keys || dim_k != dim {
+        return Err(wrong("batch, key heads, keys and the size of a head must agree".into()));
+    }
+    if kv_heads != heads && !options.enable_gqa {
+        return Err(wrong(format!("{heads} query heads on {kv_heads} key/value heads need `enable_gqa`")));
+    }
+    if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+        return Err(wrong(format!("{heads} query heads are not a multiple of {kv_heads} key/value heads")));
+    }
+    if options.mask.is_some() && options.is_causal {
+        return Err(wrong("give a mask or `is_causal`, not both; a mask can be made causal with `tril`".into()));
+    }
+    // PyTorch aligns the causal triangle at the first key, the kernel at the last: equal if square.
+    let square = queries == keys;
+    let mask = match options.mask {
+        Some(mask) => Some(additive(mask, [batch, heads, queries, keys], dtype)?),
+        None if options.is_causal && !square => Some(triangle(queries, keys, dtype)?),
+        None => None,
+    };
+    let kernel = Attention {
+        batch,
+        heads,
+        kv_heads,
+        queries,
+        keys,
+        dim,
+        value_dim,
+        causal: options.is_causal && square,
+        mask: mask.as_ref().map(|m| m.shape().to_vec()),
+        scale: options.scale.unwrap_or(1.0 / (dim as f64).sqrt()).to_bits(),
+        dtype,
+    };
+    let mut operands = vec![q, k, v];
+    operands.extend(&mask);
+    let ty = TensorType::new(dtype, [batch, heads, queries, value_dim]);
+    Ok(Tensor::row_kernel("attention", Kernel::Attention(kernel), &operands, ty))
+}
+
+/// A mask of rank 4 that is added to the scores.
+fn additive(mask: &Tensor, full: [usize; 4], dtype: DType) -> Result<Tensor, TensorError> {
+    let operation = "scaled_dot_product_attention";
+    let own = &mask.ty()?.shape;
+    let wrong = || {
+        let reason = format!("the mask does not broadcast to {full:?}");
+        TensorError::Shape { operation, shapes: vec![own.clone()], reason }
+    };
+    let lead = full.len().checked_sub(own.len()).ok_or_else(wrong)?;
+    if own.iter().enumerate().any(|(n, &e)| e != 1 && e != full[lead + n]) {
+        return Err(wrong());
+    }
+    let mut shape: Vec<i64> = vec![1; lead];
+    shape.extend(own.iter().map(|&n| n as i64));
+    let mut mask = mask.reshape(&shape);
+    if mask.dtype() == DType::Bool {
+        mask = Tensor::zeros(&[], dtype).where_(&mask, f64::NEG_INFINITY);
+    } else if mask.dtype() != dtype {
+        let reason = "the mask must be a bool or have the query's type; convert with `.to`".into();
+        return Err(TensorError::Type { operation, dtypes: vec![mask.dtype(), dtype], reason });
+    }
+    // Keys are an axis of their own in the kernel; the other axes may be 1 long.
+    let last = if shape[3] == 1 { full[3] as i64 } else { -1 };
+    Ok(mask.expand(&[-1, -1, -1, last]))
+}
+
+/// Minus infinity where the key comes after the query, both counted from the first.
+fn triangle(queries: usize, keys: usize, dtype: DType) -> Result<Tensor, TensorError> {
+    map_over("causal_mask", &[1, 1, queries, keys], vec![], &[], |e, _| {
+        let (s, t) = (e.index(2), e.index(3));
+        let seen = e.binary(Binary::Le, t, s)?;
+        let zero = e.float(0.0, dtype);
+        let hidden = e.float(f64::NEG_INFINITY, dtype);
+        e.select(seen, zero, hidden)
+    })
+}

@@ -1,0 +1,267 @@
+//! Views: methods that rename coordinates and compute nothing.
+
+use super::{Tensor, TensorError, resolve_axis};
+use ein_ir::view::View;
+
+impl Tensor {
+    /// The same elements under another shape; one extent may be -1.
+    pub fn reshape(&self, shape: &[i64]) -> Tensor {
+        Tensor::attempt(|| {
+            let own = &self.ty()?.shape;
+            let elements: usize = own.iter().product();
+            let wrong = |reason: String| self.shape_error("reshape", reason);
+            if let Some(n) = shape.iter().find(|&&n| n < -1) {
+                return Err(wrong(format!("an extent of {n} in {shape:?}")));
+            }
+            let open: Vec<usize> = (0..shape.len()).filter(|&a| shape[a] == -1).collect();
+            let known: usize = shape.iter().filter(|&&n| n >= 0).map(|&n| n as usize).product();
+            let mut full: Vec<usize> = shape.iter().map(|&n| n.max(0) as usize).collect();
+            match open.as_slice() {
+                [] => {}
+                [axis] if known > 0 && elements.is_multiple_of(known) => full[*axis] = elements / known,
+                [axis] => {
+                    return Err(wrong(format!(
+                        "{elements} elements leave no whole extent for axis {axis} of {shape:?}"
+                    )));
+                }
+                _ => return Err(wrong(format!("{shape:?} leaves more than one extent open"))),
+            }
+            if full == *own {
+                return Ok(self.clone());
+            }
+            Tensor::row_view("reshape", View::Reshape { shape: full }, &[self])
+        })
+    }
+
+    /// Same as [`Tensor::reshape`]: whether elements move is the plan's matter.
+    pub fn view(&self, shape: &[i64]) -> Tensor {
+        self.reshape(shape)
+    }
+
+    /// Axes `start` to `end` (both included) made one.
+    pub fn flatten(&self, start: i64, end: i64) -> Tensor {
+        Tensor::attempt(|| {
+            let (start, end) = (self.axis("flatten", start)?, self.axis("flatten", end)?);
+            if start > end {
+                return Err(self.shape_error("flatten", format!("axis {start} comes after axis {end}")));
+            }
+            let own = self.shape();
+            let mut shape: Vec<i64> = own[..start].iter().map(|&n| n as i64).collect();
+            shape.push(own[start..=end].iter().product::<usize>() as i64);
+            shape.extend(own[end + 1..].iter().map(|&n| n as i64));
+            Ok(self.reshape(&shape))
+        })
+    }
+
+    /// Axis `n` of the result is axis `axes[n]`.
+    pub fn permute(&self, axes: &[i64]) -> Tensor {
+        Tensor::attempt(|| {
+            let rank = self.ty()?.shape.len();
+            let mut order = Vec::new();
+            for &axis in axes {
+                order.push(self.axis("permute", axis)?);
+            }
+            if order.iter().copied().eq(0..rank) {
+                return Ok(self.clone());
+            }
+            Tensor::row_view("permute", View::Permute { axes: order }, &[self])
+        })
+    }
+
+    /// Two axes exchanged.
+    pub fn transpose(&self, a: i64, b: i64) -> Tensor {
+        Tensor::attempt(|| {
+            let (a, b) = (self.axis("transpose", a)?, self.axis("transpose", b)?);
+            let mut axes: Vec<i64> = (0..self.dim() as i64).collect();
+            axes.swap(a, b);
+            Ok(self.permute(&axes))
+        })
+    }
+
+    /// The transpose of a matrix; a vector or a number is itself.
+    pub fn t(&self) -> Tensor {
+        Tensor::attempt(|| match self.ty()?.shape.len() {
+            0 | 1 => Ok(self.clone()),
+            2 => Ok(self.transpose(0, 1)),
+            n => Err(self.shape_error("t", format!("takes at most 2 axes, not {n}; use transpose"))),
+        })
+    }
+
+    /// A new axis of extent 1 before `axis`.
+    pub fn unsqueeze(&self, axis: i64) -> Tensor {
+        Tensor::attempt(|| {
+            let own = &self.ty()?.shape;
+            let at = resolve_axis(axis, own.len() + 1)
+                .ok_or_else(|| TensorError::Axis { operation: "unsqueeze", axis, shape: own.clone() })?;
+            let mut shape: Vec<i64> = own.iter().map(|&n| n as i64).collect();
+            shape.insert(at, 1);
+            Ok(self.reshape(&shape))
+        })
+    }
+
+    /// Without those of `axes` that are 1 long; without every axis that is 1 long when none is named.
+    pub fn squeeze(&self, axes: &[i64]) -> Tensor {
+        Tensor::attempt(|| {
+            let axes = self.axes("squeeze", axes)?;
+            let kept = |&(a, n): &(usize, &usize)| *n != 1 || !axes.contains(&a);
+            let shape: Vec<i64> = self.shape().iter().enumerate().filter(kept).map(|(_, &n)| n as i64).collect();
+            Ok(self.reshape(&shape))
+        })
+    }
+
+    /// Axes of extent 1 repeated to `shape`; -1 keeps an extent. New axes may be added in front.
+    pub fn expand(&self, shape: &[i64]) -> Tensor {
+        Tensor::attempt(|| {
+            let own = &self.ty()?.shape;
+            let lead = shape.len().checked_sub(own.len()).ok_or_else(|| {
+                self.shape_error("expand", format!("{shape:?} has fewer axes than the tensor"))
+            })?;
+            let mut full = Vec::new();
+            for (axis, &n) in shape.iter().enumerate() {
+                full.push(match n {
+                    -1 if axis >= lead => own[axis - lead],
+                    n if n >= 0 => n as usize,
+                    n => return Err(self.shape_error("expand", format!("extent {n} for the new axis {axis}"))),
+                });
+            }
+            if full == *own {
+                return Ok(self.clone());
+            }
+            Tensor::row_view("expand", View::Broadcast { shape: full }, &[self])
+        })
+    }
+
+    /// Indices `start..start + length` of one axis.
+    pub fn narrow(&self, axis: i64, start: usize, length: usize) -> Tensor {
+        self.strided("narrow", axis, start, 1, length)
+    }
+
+    /// Indices `start, start + step, …` below `end` of one axis. Negative bounds count from the end and
+    /// bounds outside are clipped, as in Python.
+    pub fn slice(&self, axis: i64, start: i64, end: i64, step: usize) -> Tensor {
+        Tensor::attempt(|| {
+            let at = self.axis("slice", axis)?;
+            if step == 0 {
+                return Err(self.shape_error("slice", format!("a step of 0 on axis {axis}")));
+            }
+            let extent = self.shape()[at] as i64;
+            let clip = |n: i64| if n < 0 { n + extent } else { n }.clamp(0, extent) as usize;
+            let (start, end) = (clip(start), clip(end));
+            let length = end.saturating_sub(start).div_ceil(step);
+            Ok(self.strided("slice", axis, start, step as i64, length))
+        })
+    }
+
+    /// One index of an axis; the axis goes.
+    pub fn select(&self, axis: i64, index: i64) -> Tensor {
+        Tensor::attempt(|| {
+            let at = self.axis("select", axis)?;
+            let extent = self.shape()[at];
+            let start = resolve_axis(index, extent).ok_or_else(|| {
+                self.shape_error("select", format!("index {index} of axis {axis}, which is {extent} long"))
+            })?;
+            Ok(self.strided("select", axis, start, 1, 1).squeeze(&[at as i64]))
+        })
+    }
+
+    /// The order of some axes reversed.
+    pub fn flip(&self, axes: &[i64]) -> Tensor {
+        axes.iter().fold(self.clone(), |t, &axis| {
+            let extent = t.size(axis);
+            t.strided("flip", axis, extent.saturating_sub(1), -1, extent)
+        })
+    }
+
+    fn strided(&self, method: &'static str, axis: i64, start: usize, step: i64, length: usize) -> Tensor {
+        Tensor::attempt(|| {
+            let at = self.axis(method, axis)?;
+            let own = self.shape();
+            if (start, step, length) == (0, 1, own[at]) {
+                return Ok(self.clone());
+            }
+            let (mut starts, mut steps, mut shape) = (vec![0; own.len()], vec![1; own.len()], own.to_vec());
+            // An empty slice starts at 0, so that its start is an index of the axis.
+            (starts[at], steps[at], shape[at]) = (if length == 0 { 0 } else { start }, step, length);
+            Tensor::row_view(method, View::Slice { starts, steps, shape }, &[self])
+        })
+    }
+
+    /// The tensors one after the other along an axis. They must have one type.
+    pub fn cat(tensors: &[&Tensor], axis: i64) -> Tensor {
+        Tensor::attempt(|| {
+            let Some(first) = tensors.first() else {
+                let reason = "needs one tensor or more".into();
+                return Err(TensorError::Shape { operation: "cat", shapes: vec![], reason });
+            };
+            let at = first.axis("cat", axis)?;
+            let mut dtypes = Vec::new();
+            for t in tensors {
+                dtypes.push(t.ty()?.dtype);
+            }
+            if dtypes.iter().any(|d| *d != dtypes[0]) {
+                let reason = "all parts must have one type; convert with `.to`".into();
+                return Err(TensorError::Type { operation: "cat", dtypes, reason });
+            }
+            if tensors.len() == 1 {
+                return Ok((*first).clone());
+            }
+            Tensor::row_view("cat", View::Concat { axis: at }, tensors)
+        })
+    }
+
+    /// The tensors, all of one shape, along a new axis.
+    pub fn stack(tensors: &[&Tensor], axis: i64) -> Tensor {
+        let parts: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect();
+        Tensor::cat(&parts.iter().collect::<Vec<_>>(), axis)
+    }
+
+    /// `value` around the tensor. As in `torch.nn.functional.pad`, `padding` lists (before, after) of the
+    /// last axis first; negative numbers take elements away.
+    pub fn pad(&self, padding: &[(i64, i64)], value: f64) -> Tensor {
+        Tensor::attempt(|| {
+            let own = self.ty()?.shape.clone();
+            if padding.len() > own.len() {
+                let reason = format!("{} pairs of padding for {} axes", padding.len(), own.len());
+                return Err(self.shape_error("pad", reason));
+            }
+            let mut x = self.clone();
+            let (mut before, mut after) = (vec![0; own.len()], vec![0; own.len()]);
+            for (n, &(lo, hi)) in padding.iter().enumerate() {
+                let axis = own.len() - 1 - n;
+                let (cut_lo, cut_hi) = ((-lo).max(0) as usize, (-hi).max(0) as usize);
+                let Some(left) = own[axis].checked_sub(cut_lo + cut_hi) else {
+                    let reason = format!("padding ({lo}, {hi}) takes more than the {} of axis {axis}", own[axis]);
+                    return Err(self.shape_error("pad", reason));
+                };
+                x = x.narrow(axis as i64, cut_lo, left);
+                before[axis] = lo.max(0) as usize;
+                after[axis] = hi.max(0) as usize;
+            }
+            if before.iter().chain(&after).all(|&n| n == 0) {
+                return Ok(x);
+            }
+            Tensor::row_view("pad", View::Pad { before, after, value: value.to_bits() }, &[&x])
+        })
+    }
+
+    /// Elements moved along some axes, those that leave one end coming in at the other.
+    pub fn roll(&self, shifts: &[i64], axes: &[i64]) -> Tensor {
+        Tensor::attempt(|| {
+            let own = self.ty()?.shape.clone();
+            if shifts.len() != axes.len() {
+                let reason = format!("{} shifts for {} axes", shifts.len(), axes.len());
+                return Err(self.shape_error("roll", reason));
+            }
+            let mut full = vec![0_usize; own.len()];
+            for (&shift, &axis) in shifts.iter().zip(axes) {
+                let at = self.axis("roll", axis)?;
+                let extent = own[at].max(1) as i64;
+                full[at] = (full[at] as i64 + shift).rem_euclid(extent) as usize;
+            }
+            if full.iter().all(|&s| s == 0) {
+                return Ok(self.clone());
+            }
+            Tensor::row_view("roll", View::Roll { shifts: full }, &[self])
+        })
+    }
+}
