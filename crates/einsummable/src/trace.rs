@@ -62,8 +62,7 @@ pub fn trace(outputs: &[(&str, &Tensor)]) -> Result<Traced, TensorError> {
     // Names of inputs are the user's and come first.
     let mut taken: BTreeSet<String> = external.keys().map(|&n| n.to_owned()).collect();
     for (n, draft) in drafts.iter().enumerate().filter(|&(n, _)| used[n]) {
-        let inputs: Vec<TensorId> =
-            draft.inputs.iter().map(|&i| ids[i].expect("a used row reads used rows")).collect();
+        let inputs: Vec<TensorId> = draft.inputs.iter().map(|&i| ids[i].expect("a used row reads used rows")).collect();
         let base = draft.name.as_deref().unwrap_or(draft.method);
         let id = match &draft.op {
             Op::Input(kind) => {
@@ -73,9 +72,7 @@ pub fn trace(outputs: &[(&str, &Tensor)]) -> Result<Traced, TensorError> {
                 }
                 traced.graph.input(base, *kind, made.ty.clone())?
             }
-            Op::Einsum(e) => {
-                traced.graph.einsum(&unique(base, &mut taken, &mut counts), e.clone(), &inputs)?
-            }
+            Op::Einsum(e) => traced.graph.einsum(&unique(base, &mut taken, &mut counts), e.clone(), &inputs)?,
             Op::View(v) => traced.graph.view(&unique(base, &mut taken, &mut counts), v.clone(), &inputs)?,
             Op::Kernel(k) => traced.graph.kernel(&unique(base, &mut taken, &mut counts), k.clone(), &inputs)?,
         };

@@ -133,9 +133,10 @@ impl Arguments<'_> {
 
     fn size(&self, text: &str) -> Result<usize, WorkloadError> {
         // Products of several sizes must not overflow either.
-        text.parse().ok().filter(|&n| n > 0 && n <= 1 << 31).ok_or_else(|| {
-            self.wrong(format!("`{text}` is not a size from 1 to {}", 1_u64 << 31))
-        })
+        text.parse()
+            .ok()
+            .filter(|&n| n > 0 && n <= 1 << 31)
+            .ok_or_else(|| self.wrong(format!("`{text}` is not a size from 1 to {}", 1_u64 << 31)))
     }
 
     fn sizes<const N: usize>(&self) -> Result<[usize; N], WorkloadError> {
@@ -252,7 +253,7 @@ mod tests {
         check("llama-13b-block:1x8", 17, 1, block(5120, 5120, 13824), &[1, 8, 5120]);
         check("llama-65b-block:1x8", 17, 1, block(8192, 8192, 22016), &[1, 8, 8192]);
         check("llama-70b-block:1x8", 17, 1, block(8192, 1024, 28672), &[1, 8, 8192]);
-        let whole = |layers, d, kv, f, vocab| layers * block(d, kv, f) + 2 * vocab * d + d;
+        let whole = |layers: u64, d: u64, kv: u64, f: u64, vocab: u64| layers * block(d, kv, f) + 2 * vocab * d + d;
         check("llama-3-8b:1x4096", 32 * 17 + 4, 1, whole(32, 4096, 1024, 14336, 128_256), &[1, 4096, 128_256]);
         check("llama-7b:1x4096", 32 * 17 + 4, 1, whole(32, 4096, 4096, 11008, 32000), &[1, 4096, 32000]);
         check("llama-70b:8x128", 80 * 17 + 4, 1, whole(80, 8192, 1024, 28672, 32000), &[8, 128, 32000]);

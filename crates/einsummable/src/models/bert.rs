@@ -55,7 +55,11 @@ impl BertConfig {
             max_position_embeddings: keys.size("max_position_embeddings")?,
             type_vocab_size: keys.size_or("type_vocab_size", 2)?,
             layer_norm_eps: if keys.get("layer_norm_eps").is_some() { keys.number("layer_norm_eps")? } else { 1e-12 },
-            hidden_act: if keys.get("hidden_act").is_some() { keys.activation("hidden_act")? } else { Activation::Gelu },
+            hidden_act: if keys.get("hidden_act").is_some() {
+                keys.activation("hidden_act")?
+            } else {
+                Activation::Gelu
+            },
             dtype: keys.dtype()?,
         })
     }

@@ -47,7 +47,14 @@ pub struct LlamaConfig {
 
 impl LlamaConfig {
     /// A model of the Llama 2 family without other particulars, in bf16.
-    pub fn of_sizes(hidden: usize, heads: usize, kv_heads: usize, intermediate: usize, layers: usize, vocab: usize) -> Self {
+    pub fn of_sizes(
+        hidden: usize,
+        heads: usize,
+        kv_heads: usize,
+        intermediate: usize,
+        layers: usize,
+        vocab: usize,
+    ) -> Self {
         Self {
             hidden_size: hidden,
             intermediate_size: intermediate,
@@ -100,7 +107,11 @@ impl LlamaConfig {
             max_position_embeddings: keys.size_or("max_position_embeddings", 2048)?,
             rms_norm_eps: keys.number("rms_norm_eps")?,
             rotary: rotary(keys)?,
-            hidden_act: if keys.get("hidden_act").is_some() { keys.activation("hidden_act")? } else { Activation::Silu },
+            hidden_act: if keys.get("hidden_act").is_some() {
+                keys.activation("hidden_act")?
+            } else {
+                Activation::Silu
+            },
             tie_word_embeddings: keys.flag("tie_word_embeddings")?,
             attention_bias: keys.flag("attention_bias")?,
             mlp_bias: keys.flag("mlp_bias")?,

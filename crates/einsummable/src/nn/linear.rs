@@ -90,14 +90,7 @@ impl Linear {
         })
     }
 
-    fn contraction(
-        &self,
-        labels: &[(&str, usize)],
-        rank: usize,
-        x: &Tensor,
-        input: Access,
-        weight: Access,
-    ) -> Tensor {
+    fn contraction(&self, labels: &[(&str, usize)], rank: usize, x: &Tensor, input: Access, weight: Access) -> Tensor {
         let einsum = Einsum {
             labels: labels.iter().map(|&(name, extent)| Label::new(name, extent)).collect(),
             rank,

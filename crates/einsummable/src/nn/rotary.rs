@@ -60,9 +60,7 @@ impl Rotary {
                 Access { axes: vec![Affine::label(0), Affine::label(1), Affine::label(2), last] }
             };
             let accesses = vec![read(half as i64, 0), read(-(half as i64), half as i64)];
-            let join = self
-                .join(half, ty.dtype)
-                .map_err(|source| TensorError::Expr { operation: "rotary", source })?;
+            let join = self.join(half, ty.dtype).map_err(|source| TensorError::Expr { operation: "rotary", source })?;
             let einsum = Einsum { labels, rank: 5, accesses, join, monoid: Monoid::Sum, dtype: ty.dtype };
             let turned = Tensor::from_einsum("rotary", einsum, &[x, x]);
             Ok(turned.reshape(&[b as i64, h as i64, s as i64, d as i64]))
@@ -115,8 +113,7 @@ impl Rotary {
                 let rest = e.binary(Binary::Sub, one, smooth)?;
                 let factor = e.float(factor, wide);
                 let divided = e.binary(Binary::Div, frequency, factor)?;
-                let (slow, fast) =
-                    (e.binary(Binary::Mul, rest, divided)?, e.binary(Binary::Mul, smooth, frequency)?);
+                let (slow, fast) = (e.binary(Binary::Mul, rest, divided)?, e.binary(Binary::Mul, smooth, frequency)?);
                 e.binary(Binary::Add, slow, fast)
             }
         }

@@ -72,7 +72,8 @@ impl Tensor {
             }
             let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
             let batch = broadcast("matmul", &[batch_a, batch_b])?;
-            let mut labels: Vec<Label> = batch.iter().enumerate().map(|(n, &e)| Label::new(format!("b{n}"), e)).collect();
+            let mut labels: Vec<Label> =
+                batch.iter().enumerate().map(|(n, &e)| Label::new(format!("b{n}"), e)).collect();
             let aligned = |own: usize| (batch.len() - own..batch.len()).collect::<Vec<_>>();
             let (mut left, mut right) = (aligned(batch_a.len()), aligned(batch_b.len()));
             if a.len() > 1 {
@@ -145,9 +146,9 @@ impl Notation {
             let shape = &tensor.ty()?.shape;
             let letters = term.replace("...", "").chars().count();
             let under = shape.len().checked_sub(letters);
-            let under = under.filter(|&u| u == 0 || term.contains("...")).ok_or_else(|| {
-                bad(format!("operand {n} has shape {shape:?}, but `{term}` names {letters} axes"))
-            })?;
+            let under = under
+                .filter(|&u| u == 0 || term.contains("..."))
+                .ok_or_else(|| bad(format!("operand {n} has shape {shape:?}, but `{term}` names {letters} axes")))?;
             let axes = axes(term, under).map_err(bad)?;
             for (&axis, &extent) in axes.iter().zip(shape) {
                 let known = extents.entry(axis).or_insert(extent);

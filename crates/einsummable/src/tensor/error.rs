@@ -9,7 +9,9 @@ use ein_ir::graph::{GraphError, TensorType};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
     /// Two shapes that do not broadcast.
-    #[error("{operation}: shapes {left:?} and {right:?} do not broadcast: axis {axis} from the right is {l} long in one and {r} in the other")]
+    #[error(
+        "{operation}: shapes {left:?} and {right:?} do not broadcast: axis {axis} from the right is {l} long in one and {r} in the other"
+    )]
     Broadcast {
         /// The operation.
         operation: &'static str,

@@ -223,8 +223,7 @@ impl Tensor {
     /// An axis counted from either end, as an index below `rank`.
     pub(crate) fn axis(&self, operation: &'static str, axis: i64) -> Result<usize, TensorError> {
         let shape = &self.ty()?.shape;
-        resolve_axis(axis, shape.len())
-            .ok_or_else(|| TensorError::Axis { operation, axis, shape: shape.clone() })
+        resolve_axis(axis, shape.len()).ok_or_else(|| TensorError::Axis { operation, axis, shape: shape.clone() })
     }
 
     /// Several distinct axes, sorted; all of them when none is given.

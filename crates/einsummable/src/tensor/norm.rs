@@ -19,7 +19,11 @@ fn statistic(rank: usize, axis: usize, which: i64) -> Access {
 impl Tensor {
     fn float_type(&self, method: &'static str) -> Result<DType, TensorError> {
         let dtype = self.ty()?.dtype;
-        if dtype.is_float() { Ok(dtype) } else { Err(self.type_error(method, "needs floats; convert with `.to` first")) }
+        if dtype.is_float() {
+            Ok(dtype)
+        } else {
+            Err(self.type_error(method, "needs floats; convert with `.to` first"))
+        }
     }
 
     /// The maximum and the sum of exponentials along an axis, then a map of the element and both.
@@ -108,13 +112,7 @@ impl Tensor {
     }
 
     /// `torch.nn.functional.layer_norm` over the last axes, which are `normalized` long.
-    pub fn layer_norm(
-        &self,
-        normalized: &[usize],
-        weight: Option<&Tensor>,
-        bias: Option<&Tensor>,
-        eps: f64,
-    ) -> Tensor {
+    pub fn layer_norm(&self, normalized: &[usize], weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
         Tensor::attempt(|| {
             let (dtype, axes) = self.normalized("layer_norm", normalized, &[weight, bias])?;
             let stats = moments(self, &axes)?;

@@ -30,9 +30,7 @@ pub fn promote(a: DType, b: DType) -> DType {
 /// The type of an operation on operands of these `(type, rank)`: `torch.result_type`. A rank-0 tensor
 /// decides only when it is of a higher category (bool, integer, float) than every tensor with axes.
 pub fn result_type(operands: &[(DType, usize)]) -> DType {
-    let fold = |pick: &dyn Fn(usize) -> bool| {
-        operands.iter().filter(|o| pick(o.1)).map(|o| o.0).reduce(promote)
-    };
+    let fold = |pick: &dyn Fn(usize) -> bool| operands.iter().filter(|o| pick(o.1)).map(|o| o.0).reduce(promote);
     match (fold(&|rank| rank > 0), fold(&|rank| rank == 0)) {
         (Some(with_axes), Some(scalar)) if category(scalar) > category(with_axes) => scalar,
         (Some(with_axes), _) => with_axes,

@@ -21,7 +21,9 @@ pub(crate) fn fold(
     let shape = &x.ty()?.shape;
     let needs_element = matches!(monoid, Monoid::Max | Monoid::Min | Monoid::Moments | Monoid::SoftMax);
     if needs_element && let Some(&axis) = axes.iter().find(|&&a| shape[a] == 0) {
-        return Err(x.shape_error(method, format!("axis {axis} is 0 long, and {} of nothing has no value", monoid.name())));
+        return Err(
+            x.shape_error(method, format!("axis {axis} is 0 long, and {} of nothing has no value", monoid.name()))
+        );
     }
     let kept: Vec<usize> = (0..shape.len()).filter(|a| !axes.contains(a)).collect();
     let order: Vec<usize> = kept.iter().chain(axes).copied().collect();

@@ -91,8 +91,11 @@ impl Tensor {
     pub fn unsqueeze(&self, axis: i64) -> Tensor {
         Tensor::attempt(|| {
             let own = &self.ty()?.shape;
-            let at = resolve_axis(axis, own.len() + 1)
-                .ok_or_else(|| TensorError::Axis { operation: "unsqueeze", axis, shape: own.clone() })?;
+            let at = resolve_axis(axis, own.len() + 1).ok_or_else(|| TensorError::Axis {
+                operation: "unsqueeze",
+                axis,
+                shape: own.clone(),
+            })?;
             let mut shape: Vec<i64> = own.iter().map(|&n| n as i64).collect();
             shape.insert(at, 1);
             Ok(self.reshape(&shape))
@@ -113,9 +116,10 @@ impl Tensor {
     pub fn expand(&self, shape: &[i64]) -> Tensor {
         Tensor::attempt(|| {
             let own = &self.ty()?.shape;
-            let lead = shape.len().checked_sub(own.len()).ok_or_else(|| {
-                self.shape_error("expand", format!("{shape:?} has fewer axes than the tensor"))
-            })?;
+            let lead = shape
+                .len()
+                .checked_sub(own.len())
+                .ok_or_else(|| self.shape_error("expand", format!("{shape:?} has fewer axes than the tensor")))?;
             let mut full = Vec::new();
             for (axis, &n) in shape.iter().enumerate() {
                 full.push(match n {
