@@ -154,7 +154,7 @@ impl Dense {
             DType::I64 => read!(I64, i64),
             DType::I32 => read!(I32, i32),
             DType::U8 => Data::U8(bytes.to_vec()),
-            DType::Bool => Data::Bool(bytes.to_vec()),
+            DType::Bool => Data::Bool(bytes.iter().map(|&b| u8::from(b != 0)).collect()),
         };
         Some(Self { shape: ty.shape.clone(), data })
     }

@@ -276,4 +276,12 @@ impl Expr {
     pub fn ends_in_product(&self) -> bool {
         matches!(self.rows.last(), Some((Row::Binary(Binary::Mul, ..), dtype)) if dtype.is_float())
     }
+
+    /// Whether the value is a product of two or more operands and nothing else but conversions: with a sum,
+    /// a contraction.
+    pub fn multiplies_operands(&self) -> bool {
+        let only = |r: &Row| matches!(r, Row::Operand(_) | Row::Cast(_) | Row::Binary(Binary::Mul, ..));
+        let reads = self.rows.iter().filter(|(r, _)| matches!(r, Row::Operand(_))).count();
+        reads >= 2 && self.rows.iter().all(|(r, _)| only(r)) && self.operations() > 0
+    }
 }

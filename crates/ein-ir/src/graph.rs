@@ -239,7 +239,7 @@ impl Graph {
         let dtype = self.ty(first).dtype;
         for (operand, &i) in inputs.iter().enumerate() {
             if self.ty(i).dtype != dtype {
-                return Err(self.type_error(name, "concat", operand, i, &format!("all parts must be {dtype}")));
+                return Err(self.type_error(name, view.name(), operand, i, &format!("all parts must be {dtype}")));
             }
         }
         let shape = view.shape(&shapes).map_err(|source| GraphError::View { name: name.into(), source })?;
@@ -260,9 +260,8 @@ impl Graph {
             return Err(GraphError::Malformed { name: name.into(), reason });
         }
         if let Kernel::Attention(a) = &kernel
-            && (a.kv_heads == 0 || !a.heads.is_multiple_of(a.kv_heads))
+            && let Some(reason) = attention_fault(a)
         {
-            let reason = format!("{} query heads are not a multiple of {} key/value heads", a.heads, a.kv_heads);
             return Err(GraphError::Malformed { name: name.into(), reason });
         }
         for (operand, (&id, (dtypes, shape))) in inputs.iter().zip(&expected).enumerate() {
@@ -289,6 +288,12 @@ impl Graph {
         let id = TensorId(self.nodes.len() as u32);
         if self.names.contains_key(&node.name) {
             return Err(GraphError::Name { name: node.name });
+        }
+        // So that sizes and offsets can be computed without a thought of overflow.
+        let bytes = node.ty.shape.iter().try_fold(node.ty.dtype.bytes(), |n, &e| n.checked_mul(e.max(1)));
+        if bytes.is_none_or(|n| n > isize::MAX as usize) {
+            let reason = format!("a tensor of shape {:?} is more than can be addressed", node.ty.shape);
+            return Err(GraphError::Malformed { name: node.name, reason });
         }
         self.names.insert(node.name.clone(), id);
         self.nodes.push(node);
@@ -363,6 +368,9 @@ impl Graph {
                         "axis {axis} of operand {operand} names a missing label or a zero stride"
                     )));
                 }
+                if (1..index.terms.len()).any(|n| index.terms[..n].iter().any(|t| t.0 == index.terms[n].0)) {
+                    return Err(malformed(format!("axis {axis} of operand {operand} names a label twice")));
+                }
                 if index.terms.iter().any(|t| e.labels[t.0].extent == 0) {
                     continue;
                 }
@@ -391,11 +399,33 @@ impl Graph {
 fn reach(index: &crate::einsum::Affine, e: &Einsum) -> (i64, i64) {
     let (mut lo, mut hi) = (index.offset, index.offset);
     for &(l, s) in &index.terms {
-        let end = s * (e.labels[l].extent as i64 - 1);
-        lo += end.min(0);
-        hi += end.max(0);
+        // Saturated is far outside any axis.
+        let end = s.saturating_mul(e.labels[l].extent as i64 - 1);
+        lo = lo.saturating_add(end.min(0));
+        hi = hi.saturating_add(end.max(0));
     }
     (lo, hi)
+}
+
+/// What is wrong with an attention, whatever its operands.
+fn attention_fault(a: &crate::kernel::Attention) -> Option<String> {
+    if a.kv_heads == 0 || a.heads == 0 || !a.heads.is_multiple_of(a.kv_heads) {
+        return Some(format!("{} query heads are not a multiple of {} key/value heads", a.heads, a.kv_heads));
+    }
+    if !a.dtype.is_float() {
+        return Some(format!("attention needs a float type, not {}", a.dtype));
+    }
+    if a.dim == 0 {
+        return Some("attention needs queries and keys of at least one element".into());
+    }
+    let full = [a.batch, a.heads, a.queries, a.keys];
+    let fits = |mask: &Vec<usize>| {
+        mask.len() == 4 && mask[3] == a.keys && mask.iter().zip(full).all(|(&m, n)| m == n || m == 1)
+    };
+    a.mask.as_ref().filter(|m| !fits(m)).map(|m| {
+        let [b, h, s, t] = full;
+        format!("a mask of shape {m:?} does not fit: [{b} or 1, {h} or 1, {s} or 1, {t}] does")
+    })
 }
 
 type Signature = (&'static str, Vec<(Vec<DType>, Vec<usize>)>, TensorType);

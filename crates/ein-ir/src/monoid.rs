@@ -52,7 +52,7 @@ impl Form {
         Self { fields: vec![Field { name: "value", axes: (0..rank).collect(), dtype }] }
     }
 
-    /// Bytes of every field over `region`, in order, each rounded up to a multiple of 8 in storage.
+    /// Bytes of every field over `region`, in order, without the rounding of storage.
     pub fn field_bytes(&self, region: &Region) -> Vec<usize> {
         self.fields
             .iter()

@@ -255,7 +255,7 @@ fn einsum_spec(e: &Einsum) -> Spec {
             label(&l.name, l.extent, role)
         })
         .collect();
-    let contraction = e.accesses.len() >= 2 && e.labels.len() > e.rank && e.monoid == Monoid::Sum;
+    let contraction = e.labels.len() > e.rank && e.monoid == Monoid::Sum && e.join.multiplies_operands();
     let per_point = e.join.operations() + usize::from(e.labels.len() > e.rank);
     Spec {
         labels,
@@ -276,13 +276,15 @@ fn einsum_spec(e: &Einsum) -> Spec {
 /// Whether different label values can give the same index, as in a convolution (and not in `64*h + d`).
 fn overlaps(index: &Affine, e: &Einsum) -> bool {
     let mut terms: Vec<(i64, usize)> = index.terms.iter().map(|&(l, s)| (s.abs(), e.labels[l].extent)).collect();
+    // A label of one value moves nothing.
+    terms.retain(|t| t.1 > 1);
     terms.sort_unstable();
     let mut reach = 0;
     for (stride, extent) in terms {
         if stride <= reach {
             return true;
         }
-        reach += stride * (extent as i64 - 1).max(0);
+        reach += stride * (extent as i64 - 1);
     }
     false
 }

@@ -126,7 +126,8 @@ impl View {
         }
         match self {
             Self::Reshape { shape } => {
-                let (from, to) = (first.iter().product::<usize>(), shape.iter().product::<usize>());
+                let count = |s: &[usize]| s.iter().fold(1_usize, |n, &e| n.saturating_mul(e));
+                let (from, to) = (count(first), count(shape));
                 if from == to {
                     Ok(shape.clone())
                 } else {
@@ -147,8 +148,8 @@ impl View {
                 one_per_axis(steps.len(), "steps")?;
                 one_per_axis(shape.len(), "extents")?;
                 for axis in 0..rank {
-                    let last = starts[axis] as i64 + steps[axis] * (shape[axis] as i64 - 1);
-                    let outside = starts[axis] >= first[axis] || last < 0 || last >= first[axis] as i64;
+                    let last = starts[axis] as i128 + steps[axis] as i128 * (shape[axis] as i128 - 1);
+                    let outside = starts[axis] >= first[axis] || last < 0 || last >= first[axis] as i128;
                     if steps[axis] == 0 || (shape[axis] > 0 && outside) {
                         let (s, t, n, e) = (starts[axis], steps[axis], shape[axis], first[axis]);
                         return Err(misfit(format!("axis {axis}: {n} indices from {s} in steps of {t} leave 0..{e}")));
@@ -185,7 +186,7 @@ impl View {
             Self::Pad { before, after, .. } => {
                 one_per_axis(before.len(), "paddings before")?;
                 one_per_axis(after.len(), "paddings after")?;
-                Ok((0..rank).map(|a| before[a] + first[a] + after[a]).collect())
+                Ok((0..rank).map(|a| before[a].saturating_add(first[a]).saturating_add(after[a])).collect())
             }
             Self::Roll { shifts } => {
                 one_per_axis(shifts.len(), "shifts")?;

@@ -1,0 +1,128 @@
+//! The laws of the monoids, with mixed signs, NaN and infinities.
+
+mod common;
+
+use common::Rng;
+use ein_ir::dense::Dense;
+use ein_ir::dtype::DType;
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::reference::{combine, empty, finish};
+use ein_ir::region::Region;
+
+const INF: f64 = f64::INFINITY;
+const NAN: f64 = f64::NAN;
+
+/// The pending result of some elements of one row, by the definition of the monoid.
+fn partial(monoid: Monoid, dtype: DType, row: &[f64]) -> Vec<Dense> {
+    let one = |v: f64, shape: &[usize]| Dense::from_f64(dtype, shape, &[v]);
+    let top = row.iter().copied().fold(-INF, |a, b| if a.is_nan() || a > b { a } else { b });
+    let weight = |x: f64| if x == -INF { 0.0 } else { (x - top).exp() };
+    let sum: f64 = row.iter().map(|&x| weight(x)).sum();
+    let n = row.len() as f64;
+    match monoid {
+        Monoid::Sum => vec![one(row.iter().sum(), &[1])],
+        Monoid::Prod => vec![one(row.iter().product(), &[1])],
+        Monoid::Max => vec![one(top, &[1])],
+        Monoid::Min => vec![one(row.iter().copied().fold(INF, |a, b| if a.is_nan() || a < b { a } else { b }), &[1])],
+        Monoid::Moments => {
+            let mean = if row.is_empty() { 0.0 } else { row.iter().sum::<f64>() / n };
+            vec![one(n, &[1]), one(mean, &[1]), one(row.iter().map(|x| (x - mean) * (x - mean)).sum(), &[1])]
+        }
+        Monoid::SoftMax => vec![one(top, &[1]), one(sum, &[1])],
+        // The value of every element is twice its score, and 1 where that is not finite.
+        Monoid::Attend => {
+            let value = |x: f64| if x.is_finite() { 2.0 * x } else { 1.0 };
+            let acc = row.iter().map(|&x| weight(x) * value(x)).sum();
+            vec![one(top, &[1]), one(sum, &[1]), one(acc, &[1, 1])]
+        }
+    }
+}
+
+fn form(monoid: Monoid, dtype: DType) -> Form {
+    monoid.pending(dtype, if monoid.is_plain() { 1 } else { 2 }, true)
+}
+
+fn close(a: &[Dense], b: &[Dense], context: &str) {
+    for (a, b) in a.iter().zip(b) {
+        let scale = a.to_f64().iter().fold(1.0_f64, |m, v| if v.is_finite() { m.max(v.abs()) } else { m });
+        assert!(a.max_abs_difference(b) <= 1e-12 * scale, "{context}: {a:?} and {b:?}");
+    }
+}
+
+/// Identity, commutativity, associativity, and any cut of a row equal to the whole row.
+#[test]
+fn laws() {
+    let rows: Vec<Vec<f64>> = vec![
+        vec![1.0, -2.0, 3.0, -4.0, 0.5],
+        vec![-1.0, -1.0, -9.0],
+        vec![1000.0, 0.0, -1000.0, 1001.0, 3.0, 2.0, 1.0],
+        vec![0.0, NAN, 2.0, -1.0],
+        vec![-INF, -INF, -INF],
+        vec![-INF, 2.0, -INF, -3.0],
+        vec![2.0, INF, -3.0],
+        vec![-INF, INF, 1.0],
+        vec![NAN, -INF],
+        vec![INF, INF],
+        vec![5.0],
+    ];
+    let mut rng = Rng(1);
+    for monoid in Monoid::ALL {
+        let form = form(monoid, DType::F64);
+        let region = Region::whole(if monoid.is_plain() { &[1] } else { &[1, 1] });
+        let none = empty(monoid, &form, &region);
+        for row in &rows {
+            let whole = partial(monoid, DType::F64, row);
+            let context = format!("{monoid:?} of {row:?}");
+            close(&combine(monoid, &[none.clone(), whole.clone()], &form), &whole, &context);
+            close(&combine(monoid, &[whole.clone(), none.clone()], &form), &whole, &context);
+            for _ in 0..8 {
+                let (i, j) = (rng.range(0, row.len()), rng.range(0, row.len()));
+                let (i, j) = (i.min(j), i.max(j));
+                let [a, b, c] = [&row[..i], &row[i..j], &row[j..]].map(|r| partial(monoid, DType::F64, r));
+                let context = format!("{context} cut at {i} and {j}");
+                let all = combine(monoid, &[a.clone(), b.clone(), c.clone()], &form);
+                close(&all, &whole, &context);
+                close(&combine(monoid, &[c.clone(), a.clone(), b.clone()], &form), &whole, &context);
+                let bc = combine(monoid, &[b, c], &form);
+                close(&combine(monoid, &[a, bc], &form), &all, &context);
+            }
+        }
+    }
+}
+
+/// Folds with values known from elsewhere.
+#[test]
+fn known_folds() {
+    let check = |monoid: Monoid, dtype: DType, row: &[f64], pieces: usize, expected: &[f64]| {
+        let form = form(monoid, dtype);
+        let parts: Vec<Vec<Dense>> = row
+            .chunks(row.len().div_ceil(pieces))
+            .map(|r| {
+                let fields = partial(monoid, DType::F64, r);
+                fields.iter().zip(&form.fields).map(|(d, f)| d.cast(f.dtype)).collect()
+            })
+            .collect();
+        let result = finish(monoid, combine(monoid, &parts, &form), dtype);
+        let expected = Dense::from_f64(dtype, result.shape.clone(), expected);
+        assert!(result.max_abs_difference(&expected) < 1e-6, "{monoid:?}: {result:?}, not {expected:?}");
+    };
+    let row = [1000.0, 0.0, -1000.0, 1001.0, 3.0, 2.0, 1.0];
+    check(Monoid::SoftMax, DType::F64, &row, 3, &[1001.0, 1.0 + (-1.0_f64).exp()]);
+    check(Monoid::Moments, DType::F64, &[1.0, 2.0, 3.0, 4.0], 3, &[2.5, 1.25]);
+    check(Monoid::Max, DType::F32, &[-9.0, -1.0, -3.0], 2, &[-1.0]);
+    // Nine partials of bf16 are folded in f32: one after the other in bf16 would stay at 256.
+    check(Monoid::Sum, DType::BF16, &[256.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 9, &[264.0]);
+    check(Monoid::Sum, DType::U8, &[200.0, 100.0], 2, &[44.0]);
+    check(Monoid::Attend, DType::F64, &[-INF, -INF], 2, &[NAN]);
+    check(Monoid::Attend, DType::F64, &[-INF, 3.0], 2, &[6.0]);
+}
+
+/// Partials that are stored in bf16 are folded in f32 with one rounding.
+#[test]
+fn narrow_partials_round_once() {
+    let form = Monoid::Sum.pending(DType::BF16, 1, false);
+    let parts: Vec<Vec<Dense>> =
+        std::iter::once(256.0).chain([1.0; 8]).map(|v| vec![Dense::from_f64(DType::BF16, [1], &[v])]).collect();
+    let folded = combine(Monoid::Sum, &parts, &form);
+    assert_eq!(folded, [Dense::from_f64(DType::BF16, [1], &[264.0])]);
+}
