@@ -22,6 +22,8 @@ mod index;
 mod labels;
 mod maps;
 #[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod tests;
 mod views;
 

@@ -197,38 +197,39 @@ fn maps_become_part_of_their_reader() {
     );
 }
 
-/// A block of attention as `PyTorch` code says it: heads are views.
-const ATTENTION: &str = "\
+const WEIGHTS: &str = "\
 x: input f32[2, 5, 24]
 wq: param f32[24, 24]
 wk: param f32[12, 24]
 wv: param f32[12, 24]
 bq: param f32[24]
 wo: param f32[24, 24]
-q = einsum \"bsk,nk->bsn\" x wq
-qb = einsum f32 (b: 2, s: 5, n: 24) map q[b, s, n] + bq[n]
-k = einsum \"bsk,nk->bsn\" x wk
-v = einsum \"bsk,nk->bsn\" x wv
-q.heads = reshape qb [2, 5, 4, 6]
-k.heads = reshape k [2, 5, 2, 6]
-v.heads = reshape v [2, 5, 2, 6]
-q.t = permute q.heads [0, 2, 1, 3]
-k.t = permute k.heads [0, 2, 1, 3]
-v.t = permute v.heads [0, 2, 1, 3]
-a = attention(q.t, k.t, v.t) causal scale 0.4
-a.t = permute a [0, 2, 1, 3]
-a.flat = reshape a.t [2, 5, 24]
-o = einsum \"bsk,nk->bsn\" a.flat wo
-return o
+";
+
+/// A block of attention as `PyTorch` code says it: heads are views. `@` stands before what is the block's own.
+const ATTENTION: &str = "\
+@q = einsum \"bsk,nk->bsn\" x wq
+@qb = einsum f32 (b: 2, s: 5, n: 24) map @q[b, s, n] + bq[n]
+@k = einsum \"bsk,nk->bsn\" x wk
+@v = einsum \"bsk,nk->bsn\" x wv
+@q.heads = reshape @qb [2, 5, 4, 6]
+@k.heads = reshape @k [2, 5, 2, 6]
+@v.heads = reshape @v [2, 5, 2, 6]
+@q.t = permute @q.heads [0, 2, 1, 3]
+@k.t = permute @k.heads [0, 2, 1, 3]
+@v.t = permute @v.heads [0, 2, 1, 3]
+@a = attention(@q.t, @k.t, @v.t) causal scale 0.4
+@a.t = permute @a [0, 2, 1, 3]
+@a.flat = reshape @a.t [2, 5, 24]
+@o = einsum \"bsk,nk->bsn\" @a.flat wo
 ";
 
 #[test]
 fn attention_with_views_can_be_cut_by_heads() {
-    let inputs = ATTENTION.lines().take(6).collect::<Vec<_>>().join("\n");
-    let before = ATTENTION.lines().skip(6).collect::<Vec<_>>().join("\n");
+    let block = ATTENTION.replace('@', "");
     check(
-        &inputs,
-        &before,
+        WEIGHTS.trim_end(),
+        &format!("{block}return o"),
         "q = einsum f32 (b: 2, n0: 4, s: 5, n1: 6 | k: 24) sum x[b, s, k] * wq[6*n0 + n1, k]\n\
          qb = einsum f32 (b: 2, n0: 4, s: 5, n1: 6) map q[b, n0, s, n1] + bq[6*n0 + n1]\n\
          k = einsum f32 (b: 2, n0: 2, s: 5, n1: 6 | k: 24) sum x[b, s, k] * wk[6*n0 + n1, k]\n\
@@ -237,6 +238,20 @@ fn attention_with_views_can_be_cut_by_heads() {
          o = einsum f32 (b: 2, s: 5, n: 24 | k0: 4, k1: 6) sum a[b, k0, s, k1] * wo[n, 6*k0 + k1]\n\
          return o",
     );
-    let views = simplify(&graph(ATTENTION)).nodes().iter().filter(|n| matches!(n.op, Op::View(_))).count();
-    assert_eq!(views, 0);
+    let after = simplify(&graph(&format!("{WEIGHTS}{block}return o")));
+    assert!(!after.nodes().iter().any(|n| matches!(n.op, Op::View(_))));
+}
+
+/// 80 blocks of attention, one after the other, with a residual: every block becomes what one does.
+#[test]
+fn every_block_of_many_is_simplified() {
+    let mut text = WEIGHTS.replace("x:", "x0:");
+    for n in 0..80 {
+        text += &ATTENTION.replace(" x w", &format!(" x{n} w")).replace('@', &format!("b{n}."));
+        text += &format!("x{} = einsum f32 (b: 2, s: 5, n: 24) map x{n}[b, s, n] + b{n}.o[b, s, n]\n", n + 1);
+    }
+    let before = graph(&(text + "return x80\n"));
+    let after = simplify(&before);
+    assert_eq!(before.nodes().len(), 6 + 80 * 15);
+    assert_eq!(after.nodes().len(), 6 + 80 * 7);
 }
