@@ -12,6 +12,8 @@ use crate::op::Op;
 
 /// A map that is repeated along labels of its reader may have this many operations.
 const CHEAP: usize = 4;
+/// A reader takes no map in that would give it more operands than this: a kernel reads them all at once.
+const MOST_OPERANDS: usize = 12;
 
 /// Puts every map with one reader into that reader, if it is a map or a reduction of one operand: never into a
 /// contraction, which must stay a plain product.
@@ -45,6 +47,9 @@ fn fuse_one(rows: &mut Rows, reader: usize, operand: usize) -> bool {
         return false;
     }
     let (einsum, inputs) = composed(outer, &rows.nodes[reader].inputs, operand, inner, &rows.nodes[map].inputs);
+    if inputs.len() > MOST_OPERANDS.max(outer.accesses.len()) {
+        return false;
+    }
     let spans = |(n, access): (usize, &Access)| spanning(access, rows.shape(inputs[n]), &einsum);
     if !einsum.accesses.iter().enumerate().all(spans) {
         return false;
