@@ -182,10 +182,12 @@ fn maps_become_part_of_their_reader() {
         check(kept, kept);
     }
     // A sum of 14 tensors in two maps, for a kernel reads all operands at once.
-    let inputs: String = (0..14).map(|n| format!("x{n}: input f32[2]\n")).collect();
-    let sums: String =
-        (1..14).map(|n| format!("a{n} = einsum f32 (i: 2) map {}[i] + x{n}[i]\n", before_sum(n))).collect();
-    let after = simplify(&graph(&format!("{inputs}{sums}return a13")));
+    let mut text = (0..14).map(|n| format!("x{n}: input f32[2]")).collect::<Vec<_>>().join("\n");
+    text += "\na0 = einsum f32 (i: 2) map x0[i]";
+    for n in 1..14 {
+        text += &format!("\na{n} = einsum f32 (i: 2) map a{}[i] + x{n}[i]", n - 1);
+    }
+    let after = simplify(&graph(&(text + "\nreturn a13")));
     assert_eq!(after.nodes()[14..].iter().map(|n| n.inputs.len()).collect::<Vec<_>>(), [12, 3]);
     // A norm: statistics, and all else in one map.
     check(
@@ -201,11 +203,6 @@ fn maps_become_part_of_their_reader() {
          y = einsum bf16 (i: 4, j: 6) map cast<bf16>((up[i, j] - s[i, 0]) * rsqrt(s[i, 1] + 1e-5:f32) * w[0, j])\n\
          return y",
     );
-}
-
-/// What the `n`th sum adds to.
-fn before_sum(n: usize) -> String {
-    if n == 1 { "x0".into() } else { format!("a{}", n - 1) }
 }
 
 const WEIGHTS: &str = "\
