@@ -1,1 +1,20 @@
-//! ein-run
+//! ein-run: from task graph to numbers. The device and transport borders, the executor, the CPU device
+//! and measured traces.
+//!
+//! This crate knows no cost and makes no choice: what happens where is in the task graph.
+
+#[cfg(target_endian = "big")]
+compile_error!("values are stored little-endian and read in place");
+
+pub mod cpu;
+pub mod device;
+pub mod error;
+pub mod executor;
+mod schedule;
+pub mod source;
+pub mod trace;
+pub mod transport;
+
+pub use error::{Cause, RunError};
+pub use executor::{Executor, Order, Run};
+pub use source::ParameterSource;

@@ -1,0 +1,95 @@
+//! A device's memory: one allocation, in which every value has its slot.
+
+use crate::error::Cause;
+use ein_task::task::Slot;
+
+/// Slots begin at multiples of this many bytes, in memory too.
+pub const ALIGNMENT: usize = 64;
+
+/// One block of memory that begins at a multiple of [`ALIGNMENT`].
+#[derive(Default)]
+pub struct Arena {
+    words: Vec<u64>,
+    /// Words before the first aligned one.
+    skip: usize,
+    bytes: usize,
+}
+
+impl Arena {
+    /// Zeroed memory; an error where there is not enough. All pages are touched now rather than in a run.
+    pub fn new(bytes: u64) -> Result<Self, Cause> {
+        let refused = |reason: String| Cause::Device { reason };
+        let bytes = usize::try_from(bytes).map_err(|e| refused(e.to_string()))?;
+        let count = bytes.div_ceil(8).saturating_add(ALIGNMENT / 8);
+        let mut words = Vec::new();
+        words.try_reserve_exact(count).map_err(|e| refused(e.to_string()))?;
+        words.resize(count, 0u64);
+        let skip = words.as_ptr().align_offset(ALIGNMENT);
+        Ok(Self { words, skip, bytes })
+    }
+
+    /// The bytes of a slot, to be read.
+    pub fn get(&self, slot: Slot, bytes: usize) -> &[u8] {
+        let all: &[u8] = bytemuck::cast_slice(&self.words[self.skip..]);
+        &all[..self.bytes][slot.offset as usize..][..bytes]
+    }
+
+    /// The bytes of a slot, to be written.
+    pub fn get_mut(&mut self, slot: Slot, bytes: usize) -> &mut [u8] {
+        &mut self.all()[slot.offset as usize..][..bytes]
+    }
+
+    /// The bytes of one slot to be written and of others to be read, none of which overlap it.
+    pub fn lend(&mut self, write: (Slot, usize), reads: &[(Slot, usize)]) -> Result<(&mut [u8], Vec<&[u8]>), Cause> {
+        let (at, bytes) = (write.0.offset as usize, write.1);
+        let (below, rest) = self.all().split_at_mut(at);
+        let (own, above) = rest.split_at_mut(bytes);
+        let (below, above) = (&*below, &*above);
+        let lend = |&(slot, len): &(Slot, usize)| {
+            let offset = slot.offset as usize;
+            if len == 0 {
+                Ok(&below[..0])
+            } else if offset + len <= at {
+                Ok(&below[offset..offset + len])
+            } else if offset >= at + bytes {
+                Ok(&above[offset - at - bytes..][..len])
+            } else {
+                let reason = format!("the result at byte {at} overlaps the value it reads at byte {offset}");
+                Err(Cause::Malformed { reason })
+            }
+        };
+        let reads = reads.iter().map(lend).collect::<Result<Vec<_>, _>>()?;
+        Ok((own, reads))
+    }
+
+    fn all(&mut self) -> &mut [u8] {
+        let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words[self.skip..]);
+        &mut all[..self.bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(offset: u64) -> Slot {
+        Slot { offset, bytes: 64 }
+    }
+
+    #[test]
+    fn slots_are_aligned_and_lent_apart() {
+        let mut arena = Arena::new(192).expect("small");
+        assert_eq!(arena.get(slot(64), 8).as_ptr().align_offset(ALIGNMENT), 0);
+        arena.get_mut(slot(0), 1)[0] = 1;
+        arena.get_mut(slot(128), 1)[0] = 3;
+        let (own, reads) = arena.lend((slot(64), 64), &[(slot(128), 1), (slot(0), 1), (slot(64), 0)]).expect("apart");
+        assert_eq!((own.len(), reads), (64, vec![&[3u8][..], &[1], &[]]));
+        let error = arena.lend((slot(64), 65), &[(slot(128), 1)]).expect_err("they overlap");
+        assert!(error.to_string().contains("overlaps"), "{error}");
+    }
+
+    #[test]
+    fn too_much_memory_is_an_error() {
+        assert!(Arena::new(u64::MAX / 2).is_err());
+    }
+}

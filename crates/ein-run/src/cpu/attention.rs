@@ -1,0 +1,303 @@
+//! Attention over blocks of keys, with a running maximum and sum for every query.
+//!
+//! Dao et al., `FlashAttention` (2022); Milakov and Gimelshein (2018). Scores never leave the cache.
+
+use super::Scratch;
+use super::fold::{Fold, Real, WIDE};
+use super::gemm::{Factor, Matrix, MatrixMut, product};
+use super::piece::{Elements, Piece, PieceMut};
+use crate::error::Cause;
+use ein_ir::dtype::DType;
+use ein_ir::kernel::Attention;
+use ein_ir::region::{Interval, Region, strides};
+
+/// Queries, or heads of one query, done together.
+const ROWS: usize = 64;
+/// Keys done together.
+const KEYS: usize = 128;
+
+/// Evaluates a block of attention into `result`: its (max, sum, acc), or acc / sum when it is finished.
+pub(crate) fn attention(
+    a: &Attention,
+    labels: &Region,
+    operands: &[Option<Piece<'_>>],
+    result: &mut PieceMut<'_>,
+    finish: bool,
+    scratch: &mut Scratch,
+) -> Result<(), Cause> {
+    let expected = if finish { 1 } else { 3 };
+    if result.fields() != expected || labels.rank() != 6 {
+        return Err(Cause::malformed(format!("attention is stored in {} fields, not {expected}", result.fields())));
+    }
+    if a.dtype == DType::F64 {
+        run::<f64>(a, labels, operands, result, finish, &mut scratch.f64)
+    } else {
+        run::<f32>(a, labels, operands, result, finish, &mut scratch.f32)
+    }
+}
+
+/// An operand of four axes in the type of the computation.
+struct Tensor<'a, T> {
+    data: &'a [T],
+    origin: Vec<usize>,
+    steps: Vec<usize>,
+}
+
+impl<T> Tensor<'_, T> {
+    fn at(&self, index: [usize; 4]) -> i64 {
+        (0..4).map(|n| (index[n] - self.origin[n]) * self.steps[n]).sum::<usize>() as i64
+    }
+}
+
+/// What attention is computed in.
+trait Score: Real + Factor {
+    fn slice(from: Elements<'_>) -> Option<&[Self]>;
+}
+
+impl Score for f32 {
+    fn slice(from: Elements<'_>) -> Option<&[Self]> {
+        if let Elements::F32(v) = from { Some(v) } else { None }
+    }
+}
+
+impl Score for f64 {
+    fn slice(from: Elements<'_>) -> Option<&[Self]> {
+        if let Elements::F64(v) = from { Some(v) } else { None }
+    }
+}
+
+fn tensor<'a, T: Score>(piece: &Piece<'a>, needs: &Region, buffer: &'a mut Vec<T>) -> Result<Tensor<'a, T>, Cause> {
+    piece.dtype()?;
+    if piece.region.rank() != needs.rank() || !piece.region.contains(needs) {
+        return Err(Cause::malformed(format!("attention reads {needs} of an operand stored as {}", piece.region)));
+    }
+    let elements = piece.elements(0);
+    let data = match T::slice(elements) {
+        Some(v) => v,
+        None => {
+            buffer.clear();
+            buffer.resize(piece.region.volume(), T::default());
+            T::load(elements, 0, buffer);
+            buffer
+        }
+    };
+    Ok(Tensor { data, origin: piece.region.origin(), steps: strides(&piece.region.shape()) })
+}
+
+/// Some rows of the result that read the same keys and lie at one stride: queries of a head, or a query of
+/// heads that share their keys.
+#[derive(Clone, Copy)]
+struct Group {
+    batch: usize,
+    heads: Interval,
+    queries: Interval,
+}
+
+impl Group {
+    fn rows(&self) -> usize {
+        self.heads.len() * self.queries.len()
+    }
+
+    /// Head and query of a row; one of the two intervals is 1 long.
+    fn row(&self, n: usize) -> (usize, usize) {
+        (self.heads.lo + n / self.queries.len(), self.queries.lo + n % self.queries.len())
+    }
+}
+
+fn run<T: Score>(
+    a: &Attention,
+    labels: &Region,
+    operands: &[Option<Piece<'_>>],
+    result: &mut PieceMut<'_>,
+    finish: bool,
+    scratch: &mut Vec<Vec<T>>,
+) -> Result<(), Cause> {
+    let [b, h, s, e, t, _] = labels.0[..] else { unreachable!("six labels") };
+    let wide = e.len();
+    let total = b.len() * h.len() * s.len();
+    if total == 0 {
+        return Ok(());
+    }
+    scratch.resize_with(scratch.len().max(6), Vec::new);
+    let [q_buffer, k_buffer, v_buffer, m_buffer, score, acc, ..] = scratch.as_mut_slice() else {
+        unreachable!("six buffers")
+    };
+    // The last key that any query of the block sees.
+    let end = if a.causal { t.hi.min((s.hi as i64 + a.offset()).max(0) as usize) } else { t.hi };
+    let keys = Interval::new(t.lo, end.max(t.lo));
+    let idle = keys.is_empty() || labels.is_empty();
+    let give = |n: usize| {
+        let piece = operands.get(n).copied().flatten();
+        piece.ok_or_else(|| Cause::malformed(format!("operand {n} of attention is not given")))
+    };
+    let tensors = if idle {
+        None
+    } else {
+        let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
+        let d = labels.0[5];
+        let q = tensor(&give(0)?, &Region(vec![b, h, s, d]), q_buffer)?;
+        let k = tensor(&give(1)?, &Region(vec![b, kv, keys, d]), k_buffer)?;
+        let v = tensor(&give(2)?, &Region(vec![b, kv, keys, e]), v_buffer)?;
+        let mask = match &a.mask {
+            None => None,
+            Some(shape) => {
+                let full = [a.batch, a.heads, a.queries, a.keys];
+                let pick = |n: usize, i: Interval| if shape[n] == full[n] { i } else { Interval::new(0, 1) };
+                let needs = Region(vec![pick(0, b), pick(1, h), pick(2, s), pick(3, keys)]);
+                Some((tensor(&give(3)?, &needs, m_buffer)?, [0, 1, 2, 3].map(|n| shape[n] == full[n])))
+            }
+        };
+        Some((q, k, v, mask, d))
+    };
+    score.clear();
+    score.resize(ROWS * KEYS, T::default());
+    acc.clear();
+    acc.resize(ROWS * wide, T::default());
+    let mut tops = [T::default(); ROWS];
+    let mut sums = [T::default(); ROWS];
+    for group in groups(a, [b, h, s]) {
+        let rows = group.rows();
+        tops[..rows].fill(T::identity(Fold::Max, a.dtype));
+        sums[..rows].fill(T::default());
+        acc[..rows * wide].fill(T::default());
+        if let Some((q, k, v, mask, d)) = &tensors {
+            let last = group.queries.hi as i64 + a.offset();
+            let end = if a.causal { keys.hi.min(last.max(0) as usize) } else { keys.hi };
+            let mut lo = keys.lo;
+            while lo < end {
+                let part = Interval::new(lo, end.min(lo + KEYS));
+                let mask = mask.as_ref().map(|(mask, axes)| (mask, *axes));
+                step(a, &group, part, (q, k, v, mask), *d, e, score, &mut tops, &mut sums, acc);
+                lo = part.hi;
+            }
+        }
+        let (first_head, first_query) = group.row(0);
+        let at = ((group.batch - b.lo) * h.len() + first_head - h.lo) * s.len() + first_query - s.lo;
+        if finish {
+            for (row, sum) in acc.chunks_mut(wide.max(1)).zip(&sums[..rows]) {
+                row.iter_mut().for_each(|x| *x = x.over(*sum));
+            }
+            T::store(&acc[..rows * wide], result.dtype(0), result.bytes(0), at * wide);
+        } else {
+            T::store(&tops[..rows], result.dtype(0), result.bytes(0), at);
+            T::store(&sums[..rows], result.dtype(1), result.bytes(1), at);
+            T::store(&acc[..rows * wide], result.dtype(2), result.bytes(2), at * wide);
+        }
+    }
+    Ok(())
+}
+
+/// The groups of a block's rows, in the result's order.
+fn groups(a: &Attention, [b, h, s]: [Interval; 3]) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for batch in b.lo..b.hi {
+        let mut head = h.lo;
+        while head < h.hi {
+            // One query: the heads of a key/value head read its keys once, together.
+            let last =
+                if s.len() == 1 { h.hi.min((head / a.group() + 1) * a.group()).min(head + ROWS) } else { head + 1 };
+            let heads = Interval::new(head, last);
+            for query in (s.lo..s.hi).step_by(ROWS) {
+                groups.push(Group { batch, heads, queries: Interval::new(query, s.hi.min(query + ROWS)) });
+            }
+            head = last;
+        }
+    }
+    groups
+}
+
+type Operands<'a, T> =
+    (&'a Tensor<'a, T>, &'a Tensor<'a, T>, &'a Tensor<'a, T>, Option<(&'a Tensor<'a, T>, [bool; 4])>);
+
+/// Adds some keys to a group's running (max, sum, acc).
+fn step<T: Score>(
+    a: &Attention,
+    group: &Group,
+    keys: Interval,
+    (q, k, v, mask): Operands<'_, T>,
+    d: Interval,
+    e: Interval,
+    score: &mut [T],
+    tops: &mut [T],
+    sums: &mut [T],
+    acc: &mut [T],
+) {
+    let (rows, n, wide) = (group.rows(), keys.len(), e.len());
+    let kv = group.heads.lo / a.group();
+    let row_step = if group.queries.len() == 1 { q.steps[1] } else { q.steps[2] } as i64;
+    let left = Matrix {
+        data: q.data,
+        at: q.at([group.batch, group.heads.lo, group.queries.lo, d.lo]),
+        row: row_step,
+        column: q.steps[3] as i64,
+    };
+    let right = Matrix {
+        data: k.data,
+        at: k.at([group.batch, kv, keys.lo, d.lo]),
+        row: k.steps[3] as i64,
+        column: k.steps[2] as i64,
+    };
+    let mut scores = MatrixMut { data: &mut *score, at: 0, row: KEYS as i64, column: 1 };
+    product([rows, n, d.len()], left, right, &mut scores, false);
+    let scale = T::from_f64(a.scale());
+    let lowest = T::identity(Fold::Max, a.dtype);
+    let mut added = [T::default(); KEYS];
+    let mut partial = [T::default(); WIDE];
+    let mut hidden = false;
+    for row in 0..rows {
+        let (head, query) = group.row(row);
+        let limit =
+            if a.causal { (query as i64 + 1 + a.offset() - keys.lo as i64).clamp(0, n as i64) as usize } else { n };
+        let (own, unseen) = score[row * KEYS..][..n].split_at_mut(limit);
+        unseen.fill(T::default());
+        hidden |= limit < n;
+        own.iter_mut().for_each(|x| *x = x.times(scale));
+        if let Some((mask, axes)) = mask {
+            let index = [group.batch, head, query, keys.lo];
+            let at = mask.at([0, 1, 2, 3].map(|n| if axes[n] { index[n] } else { 0 })) as usize;
+            if axes[3] {
+                added[..limit].copy_from_slice(&mask.data[at..at + limit]);
+            } else {
+                added[..limit].fill(mask.data[at]);
+            }
+            own.iter_mut().zip(&added).for_each(|(x, m)| *x = x.plus(*m));
+            hidden |= own.iter().any(|x| *x == lowest);
+        }
+        if limit == 0 {
+            continue;
+        }
+        partial.fill(lowest);
+        T::wide_fold(Fold::Max, &mut partial, own);
+        let top = T::one(Fold::Max, tops[row], T::reduce(Fold::Max, &mut partial));
+        T::exps(own, top);
+        partial.fill(T::default());
+        T::wide_fold(Fold::Sum, &mut partial, own);
+        let weight = T::scale(tops[row], top);
+        let old = if tops[row] == lowest { T::default() } else { sums[row].times(weight) };
+        sums[row] = old.plus(T::reduce(Fold::Sum, &mut partial));
+        if top != tops[row] && tops[row] != lowest {
+            acc[row * wide..][..wide].iter_mut().for_each(|x| *x = x.times(weight));
+        }
+        tops[row] = top;
+    }
+    let first = v.at([group.batch, kv, keys.lo, e.lo]);
+    let values = Matrix { data: v.data, at: first, row: v.steps[2] as i64, column: v.steps[3] as i64 };
+    // A key that a query does not see adds nothing, whatever its value holds: 0 times infinity would.
+    let value_row = |key: usize| &v.data[first as usize + key * v.steps[2]..][..wide];
+    let finite = |key: usize| value_row(key).iter().all(|&x| Into::<f64>::into(x).is_finite());
+    if !hidden || (0..n).all(finite) {
+        let weights = Matrix { data: &*score, at: 0, row: KEYS as i64, column: 1 };
+        let mut out = MatrixMut { data: acc, at: 0, row: wide as i64, column: 1 };
+        product([rows, wide, n], weights, values, &mut out, true);
+        return;
+    }
+    for row in 0..rows {
+        for key in 0..n {
+            let weight = score[row * KEYS + key];
+            if weight != T::default() {
+                let out = &mut acc[row * wide..][..wide];
+                out.iter_mut().zip(value_row(key)).for_each(|(o, x)| *o = o.plus(weight.times(*x)));
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Einsums of any join: blocks of the expression's values, then the fold.
+//!
+//! Two ways to fold, chosen by how the operands lie in memory. *Columns*: lanes are results, and one
+//! folded index after the other is added to all of them. *Rows*: lanes are the folded indices of one
+//! result, reduced at the end. Either way the order is fixed by the block's shape.
+
+use super::fold;
+use super::lanes::{Axis, BLOCK, Lane, Lanes, cast, shift};
+use super::piece::{Elements, Piece, PieceMut};
+use super::state::{State, store};
+use super::strided::{Odometer, Strided};
+use crate::error::Cause;
+use ein_ir::dtype::DType;
+use ein_ir::einsum::Einsum;
+use ein_ir::expr::{Binary, Row};
+use ein_ir::monoid::Monoid;
+use ein_ir::region::Region;
+
+/// Evaluates a block of an einsum into `result`.
+pub(crate) fn einsum(
+    e: &Einsum,
+    labels: &Region,
+    operands: &[Option<Piece<'_>>],
+    result: &mut PieceMut<'_>,
+    finish: bool,
+    name: &str,
+) -> Result<(), Cause> {
+    let outputs: usize = labels.0[..e.rank].iter().map(|i| i.len()).product();
+    let expected = if e.monoid.is_plain() || (finish && e.folds()) || !e.folds() { 1 } else { fold::fields(e.monoid) };
+    if result.fields() != expected {
+        return Err(Cause::malformed(format!("`{name}` is stored in {} fields, not {expected}", result.fields())));
+    }
+    if outputs == 0 {
+        return Ok(());
+    }
+    if e.monoid == Monoid::Attend && e.folds() {
+        return Err(Cause::Arithmetic { operation: name.into(), reason: "an einsum cannot fold by `attend`".into() });
+    }
+    let acc = e.dtype.accumulator();
+    let state = State::new(if e.folds() { e.monoid } else { Monoid::Sum }, acc, finish);
+    if labels.is_empty() {
+        let mut state = state;
+        let mut at = 0;
+        while at < outputs {
+            let n = BLOCK.min(outputs - at);
+            state.start(n, 0);
+            state.store(n, result, at);
+            at += n;
+        }
+        return Ok(());
+    }
+    let mut pieces: Vec<Elements<'_>> = Vec::new();
+    let mut strided = Vec::new();
+    for (n, access) in e.accesses.iter().enumerate() {
+        let piece = operands.get(n).copied().flatten();
+        let piece = piece.ok_or_else(|| Cause::malformed(format!("operand {n} of `{name}` is not given")))?;
+        piece.dtype()?;
+        strided.push(Strided::operand(&access.axes, labels, piece.region)?);
+        pieces.push(piece.elements(0));
+    }
+    let base: Vec<i64> = strided.iter().map(|s| s.base).collect();
+    let reads_index = |l: usize| e.join.rows().iter().any(|r| r.0 == Row::Index(l));
+    let axis = |l: usize| Axis {
+        extent: labels.0[l].len(),
+        steps: strided.iter().map(|s| s.steps[l]).collect(),
+        label: reads_index(l).then_some((l, labels.0[l].lo as i64)),
+    };
+    let free = merged((0..e.rank).map(axis).collect());
+    let folded = merged((e.rank..labels.rank()).map(axis).collect());
+    let exact = e.folds()
+        && e.monoid == Monoid::Sum
+        && e.dtype.is_float()
+        && e.join.dtype().is_float()
+        && matches!(e.join.rows().last(), Some((Row::Binary(Binary::Mul, ..), _)));
+    let target = if e.folds() { acc } else { e.dtype };
+    let indices = vec![0; labels.rank()];
+    let mut job = Job { e, exact, target, pieces: &pieces, base, indices, state };
+    if e.folds() && by_rows(&free, &folded) {
+        job.rows(free, folded, result);
+    } else {
+        job.columns(free, folded, result);
+    }
+    Ok(())
+}
+
+/// Drops axes of one point and joins neighbours that walk on as one, unless their index is read.
+fn merged(mut axes: Vec<Axis>) -> Vec<Axis> {
+    axes.retain(|a| a.extent != 1 || a.label.is_some());
+    let mut at = axes.len();
+    while at > 1 {
+        at -= 1;
+        let (outer, inner) = (&axes[at - 1], &axes[at]);
+        let walks_on = outer.steps.iter().zip(&inner.steps).all(|(o, i)| *o == i * inner.extent as i64);
+        if walks_on && outer.label.is_none() && inner.label.is_none() {
+            let inner = axes.remove(at);
+            axes[at - 1] = Axis { extent: axes[at - 1].extent * inner.extent, ..inner };
+        }
+    }
+    axes
+}
+
+/// Whether lanes should be folded indices: where the operands are contiguous along them, or results few.
+fn by_rows(free: &[Axis], folded: &[Axis]) -> bool {
+    let volume = |axes: &[Axis]| axes.iter().map(|a| a.extent).product::<usize>();
+    let (outputs, points) = (volume(free), volume(folded));
+    if points < 16 || outputs >= BLOCK && points < 64 {
+        return false;
+    }
+    if outputs < 16 {
+        return true;
+    }
+    let contiguous = |axes: &[Axis]| axes.last().map_or(0, |a| a.steps.iter().filter(|s| **s == 1).count());
+    contiguous(folded) >= contiguous(free)
+}
+
+/// One block's work.
+struct Job<'a> {
+    e: &'a Einsum,
+    exact: bool,
+    target: DType,
+    pieces: &'a [Elements<'a>],
+    base: Vec<i64>,
+    /// Indices of labels that are no lane axis, where read.
+    indices: Vec<i64>,
+    state: State,
+}
+
+impl<'a> Job<'a> {
+    fn lanes(&self, axes: Vec<Axis>) -> Lanes<'a> {
+        Lanes::new(&self.e.join, self.exact, self.pieces, axes)
+    }
+
+    /// The steps of every operand over some axes.
+    fn steps(&self, axes: &[Axis]) -> Vec<Vec<i64>> {
+        (0..self.pieces.len()).map(|k| axes.iter().map(|a| a.steps[k]).collect()).collect()
+    }
+
+    fn set_indices(&mut self, axes: &[Axis], at: &[usize]) {
+        for (axis, &n) in axes.iter().zip(at) {
+            if let Some((label, first)) = axis.label {
+                self.indices[label] = first + n as i64;
+            }
+        }
+    }
+
+    /// Lanes are results.
+    fn columns(&mut self, free: Vec<Axis>, folded: Vec<Axis>, result: &mut PieceMut<'_>) {
+        let mut lanes = self.lanes(free);
+        let outputs = lanes.volume();
+        let steps = self.steps(&folded);
+        let points: usize = folded.iter().map(|a| a.extent).product();
+        let extents: Vec<usize> = folded.iter().map(|a| a.extent).collect();
+        let mut base = self.base.clone();
+        let mut value = Lane::new(self.target);
+        let same = self.same();
+        let mut at = 0;
+        while at < outputs {
+            let n = BLOCK.min(outputs - at);
+            lanes.advance(n);
+            self.state.start(n, points);
+            for pass in 0..self.state.passes() {
+                let mut odometer = Odometer::new(extents.clone());
+                loop {
+                    shift(&self.base, &steps, odometer.at(), &mut base);
+                    self.set_indices(&folded, odometer.at());
+                    let join = lanes.evaluate(&base, &self.indices);
+                    if same {
+                        self.state.add(pass, join, n);
+                    } else {
+                        cast(join, &mut value, self.target, n);
+                        self.state.add(pass, &value, n);
+                    }
+                    if !odometer.step() {
+                        break;
+                    }
+                }
+                self.state.end(pass, n, points);
+            }
+            if self.e.folds() {
+                self.state.store(n, result, at);
+            } else {
+                store(self.state.first(), n, result.dtype(0), result.bytes(0), at);
+            }
+            at += n;
+        }
+    }
+
+    /// Lanes are the folded indices of one result.
+    fn rows(&mut self, free: Vec<Axis>, folded: Vec<Axis>, result: &mut PieceMut<'_>) {
+        let mut lanes = self.lanes(folded);
+        let points = lanes.volume();
+        let steps = self.steps(&free);
+        let mut outer = Odometer::new(free.iter().map(|a| a.extent).collect());
+        let mut base = self.base.clone();
+        let mut value = Lane::new(self.target);
+        let mut row = self.state.fresh();
+        let same = self.same();
+        let (mut at, mut n) = (0, 0);
+        let outputs: usize = free.iter().map(|a| a.extent).product();
+        self.state.start(BLOCK.min(outputs), points);
+        loop {
+            shift(&self.base, &steps, outer.at(), &mut base);
+            self.set_indices(&free, outer.at());
+            row.start(1, points);
+            for pass in 0..row.passes() {
+                row.wide_start(pass);
+                let mut left = points;
+                while left > 0 {
+                    let here = BLOCK.min(left);
+                    lanes.advance(here);
+                    let join = lanes.evaluate(&base, &self.indices);
+                    if same {
+                        row.wide_add(pass, join, here);
+                    } else {
+                        cast(join, &mut value, self.target, here);
+                        row.wide_add(pass, &value, here);
+                    }
+                    left -= here;
+                }
+                row.wide_end(pass);
+                row.end(pass, 1, points);
+            }
+            self.state.take(n, &row);
+            n += 1;
+            let more = outer.step();
+            if n == BLOCK || !more {
+                self.state.store(n, result, at);
+                at += n;
+                n = 0;
+                self.state.start(BLOCK.min(outputs - at), points);
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Whether the join's lanes can be folded as they are.
+    fn same(&self) -> bool {
+        let join = if self.exact { self.e.join.dtype().accumulator() } else { self.e.join.dtype() };
+        join == self.target || (self.target == DType::F32 && join.accumulator() == DType::F32)
+    }
+}

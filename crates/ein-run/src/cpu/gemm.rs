@@ -1,0 +1,153 @@
+//! The matrix product of the `gemm` crate behind checked slices: the one file of the CPU device with
+//! `unsafe` code, because that crate takes raw pointers.
+#![allow(unsafe_code)]
+
+use gemm::Parallelism;
+
+/// A matrix to read: element `(r, c)` is `data[at + r * row + c * column]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a, T> {
+    pub(crate) data: &'a [T],
+    pub(crate) at: i64,
+    pub(crate) row: i64,
+    pub(crate) column: i64,
+}
+
+/// A matrix to write.
+pub(crate) struct MatrixMut<'a, T> {
+    pub(crate) data: &'a mut [T],
+    pub(crate) at: i64,
+    pub(crate) row: i64,
+    pub(crate) column: i64,
+}
+
+/// Types with a product: `f32` and `f64`.
+pub(crate) trait Factor: gemm_type::Sealed + Copy + Default + PartialEq + 'static {
+    const ONE: Self;
+}
+
+mod gemm_type {
+    /// `gemm` panics on types it does not know; only these are let through.
+    pub(crate) trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+impl Factor for f32 {
+    const ONE: Self = 1.0;
+}
+
+impl Factor for f64 {
+    const ONE: Self = 1.0;
+}
+
+/// Whether every element of an `extents` matrix lies in `len` elements.
+fn inside(len: usize, at: i64, extents: [usize; 2], steps: [i64; 2]) -> bool {
+    let (mut lo, mut hi) = (i128::from(at), i128::from(at));
+    for (extent, step) in extents.into_iter().zip(steps) {
+        let last = i128::from(step) * (extent as i128 - 1);
+        lo += last.min(0);
+        hi += last.max(0);
+    }
+    lo >= 0 && hi < len as i128
+}
+
+/// Whether two different elements of an `extents` matrix never are the same memory.
+fn distinct(extents: [usize; 2], steps: [i64; 2]) -> bool {
+    let [(m, r), (n, c)] = [0, 1].map(|x| (extents[x] as i128, i128::from(steps[x].unsigned_abs())));
+    let apart = |m: i128, r: i128, n: i128, c: i128| r > 0 && (n <= 1 || c >= m * r);
+    (m <= 1 && n <= 1) || (m <= 1 && c > 0) || (n <= 1 && r > 0) || apart(m, r, n, c) || apart(n, c, m, r)
+}
+
+/// `out = a b`, or `out += a b` when `add`; `a` is `m` by `k`, `b` is `k` by `n`. One thread, and the same
+/// bits for the same shapes and strides. Panics where a matrix leaves its slice.
+pub(crate) fn product<T: Factor>(
+    [m, n, k]: [usize; 3],
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+    out: &mut MatrixMut<'_, T>,
+    add: bool,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(inside(out.data.len(), out.at, [m, n], [out.row, out.column]), "the result lies in its slice");
+    assert!(distinct([m, n], [out.row, out.column]), "the result's elements are different memory");
+    if k > 0 {
+        assert!(inside(a.data.len(), a.at, [m, k], [a.row, a.column]), "the left factor lies in its slice");
+        assert!(inside(b.data.len(), b.at, [k, n], [b.row, b.column]), "the right factor lies in its slice");
+    }
+    let (left, right) = if k > 0 { (a.at as usize, b.at as usize) } else { (0, 0) };
+    // SAFETY: every element that `gemm` reads of `a` and `b` and reads or writes of `out` lies in their
+    // slices (asserted above), the elements of `out` are distinct, `out` is borrowed mutably and so
+    // overlaps neither factor, and `T` is `f32` or `f64` (sealed), which `gemm` knows.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.data.as_mut_ptr().add(out.at as usize),
+            out.column as isize,
+            out.row as isize,
+            add,
+            a.data.as_ptr().add(left),
+            a.column as isize,
+            a.row as isize,
+            b.data.as_ptr().add(right),
+            b.column as isize,
+            b.row as isize,
+            T::ONE,
+            T::ONE,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_a_result_are_told_apart() {
+        for (extents, steps, expected) in [
+            ([3, 4], [4, 1], true),
+            ([3, 4], [1, 3], true),
+            ([3, 4], [3, 1], false),
+            ([3, 4], [0, 1], false),
+            ([1, 4], [0, 1], true),
+            ([1, 1], [0, 0], true),
+            ([3, 1], [-1, 0], true),
+            ([3, 4], [8, -2], true),
+        ] {
+            assert_eq!(distinct(extents, steps), expected, "{extents:?} {steps:?}");
+        }
+    }
+
+    #[test]
+    fn products_take_any_strides() {
+        // a is 2 by 3 backwards, b is one row repeated, out has gaps.
+        let a = [6.0f32, 5.0, 4.0, 3.0, 2.0, 1.0];
+        let b = [1.0f32, 10.0];
+        let mut out = [7.0f32; 8];
+        let left = Matrix { data: &a, at: 5, row: -3, column: -1 };
+        let right = Matrix { data: &b, at: 0, row: 0, column: 1 };
+        product([2, 2, 3], left, right, &mut MatrixMut { data: &mut out, at: 0, row: 4, column: 2 }, false);
+        assert_eq!(out, [6.0, 7.0, 60.0, 7.0, 15.0, 7.0, 150.0, 7.0]);
+        product([2, 2, 3], left, right, &mut MatrixMut { data: &mut out, at: 0, row: 4, column: 2 }, true);
+        assert_eq!(out, [12.0, 7.0, 120.0, 7.0, 30.0, 7.0, 300.0, 7.0]);
+        product([2, 2, 0], left, right, &mut MatrixMut { data: &mut out, at: 0, row: 4, column: 2 }, false);
+        assert_eq!(out[0], 0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "the left factor lies in its slice")]
+    fn a_factor_outside_its_slice_is_refused() {
+        let a = [0.0f32; 5];
+        let mut out = [0.0f32; 4];
+        let factor = Matrix { data: &a, at: 0, row: 3, column: 1 };
+        product([2, 2, 3], factor, factor, &mut MatrixMut { data: &mut out, at: 0, row: 2, column: 1 }, false);
+    }
+}

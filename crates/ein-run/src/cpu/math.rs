@@ -1,0 +1,181 @@
+//! Functions of one `f32` without branches, so that loops over them become vector code.
+//!
+//! Only additions, multiplications, divisions, bit shifts and selections are used, never a fused
+//! multiply-add: the bits are the same whatever instructions the machine has.
+
+/// `log2 e`.
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+/// The upper bits of `ln 2`, few enough that products with small integers are exact, and the rest.
+const LN_2_HIGH: f32 = 0.693_359_4;
+const LN_2_LOW: f32 = -2.121_944_4e-4;
+/// 1.5 · 2²³: added to a small number, it leaves that number's nearest integer in the lowest bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// `exp x`, within about 1 unit in the last place; results below 2⁻¹²⁵ are 0.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    // Selections written so that a NaN passes.
+    let low = if x < -87.0 { -87.0 } else { x };
+    let y = if low > 89.0 { 89.0 } else { low };
+    let shifted = y * LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (y - n * LN_2_HIGH) - n * LN_2_LOW;
+    // The Taylor series: |r| <= ln 2 / 2, so the first term left out is below 6e-9.
+    let p = 1.0 / 5040.0;
+    let p = p * r + 1.0 / 720.0;
+    let p = p * r + 1.0 / 120.0;
+    let p = p * r + 1.0 / 24.0;
+    let p = p * r + 1.0 / 6.0;
+    let p = p * r + 0.5;
+    let p = (p * r) * r + r + 1.0;
+    // Times 2^n in two factors, as n = 128 is no exponent.
+    let half = (shifted.to_bits() << 23).wrapping_sub(1 << 23);
+    let scaled = f32::from_bits(p.to_bits().wrapping_add(half)) * 2.0;
+    let scaled = if x < -86.9 { 0.0 } else { scaled };
+    let scaled = if x > 88.73 { f32::INFINITY } else { scaled };
+    if x.is_nan() { x } else { scaled }
+}
+
+/// `1 / (1 + exp(-x))`.
+#[inline(always)]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// The hyperbolic tangent.
+#[inline(always)]
+pub(crate) fn tanh(x: f32) -> f32 {
+    let a = x.abs();
+    let far = 1.0 - 2.0 / (exp(2.0 * a) + 1.0);
+    // The Taylor series, where the difference above would cancel.
+    let s = a * a;
+    let p = 6_404_582.0 / 10_854_718_875.0;
+    let p = p * s - 929_569.0 / 638_512_875.0;
+    let p = p * s + 21_844.0 / 6_081_075.0;
+    let p = p * s - 1382.0 / 155_925.0;
+    let p = p * s + 62.0 / 2835.0;
+    let p = p * s - 17.0 / 315.0;
+    let p = p * s + 2.0 / 15.0;
+    let p = p * s - 1.0 / 3.0;
+    let near = (p * s) * a + a;
+    (if a < 0.55 { near } else { far }).copysign(x)
+}
+
+/// The error function, within 2e-7.
+#[inline(always)]
+pub(crate) fn erf(x: f32) -> f32 {
+    let a = x.abs();
+    let s = a * a;
+    // 2/√π · Σ (-1)ⁿ x²ⁿ⁺¹ / (n! (2n + 1)) for |x| < 1.
+    let p = 1.0 / 76_204_800.0;
+    let p = 1.0 / 6_894_720.0 - p * s;
+    let p = 1.0 / 685_440.0 - p * s;
+    let p = 1.0 / 75_600.0 - p * s;
+    let p = 1.0 / 9360.0 - p * s;
+    let p = 1.0 / 1320.0 - p * s;
+    let p = 1.0 / 216.0 - p * s;
+    let p = 1.0 / 42.0 - p * s;
+    let p = 1.0 / 10.0 - p * s;
+    let p = 1.0 / 3.0 - p * s;
+    let near = std::f32::consts::FRAC_2_SQRT_PI * (a - (p * s) * a);
+    // 1 - exp(-x²) times exp(x²) erfc x, interpolated at Chebyshev points of 1 / (1 + x/2) for 0.95 < x < 4.1.
+    let t = 1.0 / (1.0 + 0.5 * a);
+    let q = 0.010_707_965;
+    let q = q * t + 0.076_919_226;
+    let q = q * t - 0.398_311_16;
+    let q = q * t + 0.492_367_62;
+    let q = q * t - 0.060_896_488;
+    let q = q * t + 0.331_479_6;
+    let q = q * t + 0.263_552_34;
+    let q = q * t + 0.284_394_08;
+    let q = q * t - 0.000_124_003_38;
+    let far = 1.0 - exp(-s) * q;
+    let value = if a < 1.0 { near } else { far };
+    (if a > 4.0 { 1.0 } else { value }).copysign(x)
+}
+
+/// Sine (`quarter` 0) or cosine (`quarter` 1) of an `f32` up to a million in magnitude, in `f64`.
+#[inline(always)]
+pub(crate) fn sine(x: f32, quarter: f64) -> f32 {
+    /// 1.5 · 2⁵².
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    /// π/2 in 33 bits, so that a product with 20 bits is exact, and the rest.
+    const HIGH: f64 = 1.570_796_326_734_125_6;
+    const LOW: f64 = 6.077_100_506_506_192e-11;
+    let x = f64::from(x);
+    let n = (x * std::f64::consts::FRAC_2_PI + ROUND) - ROUND;
+    let r = (x - n * HIGH) - n * LOW;
+    let bits = (n + quarter + ROUND).to_bits();
+    let s = r * r;
+    let p = -1.0 / 39_916_800.0;
+    let p = p * s + 1.0 / 362_880.0;
+    let p = p * s - 1.0 / 5040.0;
+    let p = p * s + 1.0 / 120.0;
+    let p = p * s - 1.0 / 6.0;
+    let sin = (p * s) * r + r;
+    let q = 1.0 / 479_001_600.0;
+    let q = q * s - 1.0 / 3_628_800.0;
+    let q = q * s + 1.0 / 40_320.0;
+    let q = q * s - 1.0 / 720.0;
+    let q = q * s + 1.0 / 24.0;
+    let q = q * s - 0.5;
+    let cos = q * s + 1.0;
+    let value = if bits & 1 == 0 { sin } else { cos };
+    (if bits & 2 == 0 { value } else { -value }) as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Largest error over a range, relative to the larger of the value and `floor`.
+    fn worst(f: fn(f32) -> f32, exact: fn(f64) -> f64, lo: f32, hi: f32, floor: f64) -> f64 {
+        let n = 20_000;
+        (0..=n)
+            .map(|k| {
+                let x = lo + (hi - lo) * k as f32 / n as f32;
+                let e = exact(f64::from(x));
+                (f64::from(f(x)) - e).abs() / e.abs().max(floor)
+            })
+            .fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn functions_are_near_the_exact_ones() {
+        let check = |name: &str, error: f64, bound: f64| assert!(error < bound, "{name}: {error:e} >= {bound:e}");
+        check("exp", worst(exp, f64::exp, -86.0, 88.7, 0.0), 1.8e-7);
+        check("tanh", worst(tanh, f64::tanh, -10.0, 10.0, 1e-30), 3e-7);
+        check("sigmoid", worst(sigmoid, |x| 1.0 / (1.0 + (-x).exp()), -80.0, 80.0, 0.0), 3e-7);
+        check("erf", worst(erf, libm::erf, -6.0, 6.0, 1e-30), 2e-7);
+        check("sin", worst(|x| sine(x, 0.0), f64::sin, -1e6, 1e6, 1e-3), 1e-7);
+        check("cos", worst(|x| sine(x, 1.0), f64::cos, -50.0, 50.0, 1e-3), 1e-7);
+    }
+
+    #[test]
+    fn special_values() {
+        let inf = f32::INFINITY;
+        for (name, f, x, expected) in [
+            ("exp", exp as fn(f32) -> f32, 0.0, 1.0),
+            ("exp", exp, -inf, 0.0),
+            ("exp", exp, inf, inf),
+            ("exp", exp, 100.0, inf),
+            ("exp", exp, -200.0, 0.0),
+            ("exp", exp, f32::NAN, f32::NAN),
+            ("tanh", tanh, inf, 1.0),
+            ("tanh", tanh, -inf, -1.0),
+            ("tanh", tanh, -0.0, -0.0),
+            ("tanh", tanh, f32::NAN, f32::NAN),
+            ("sigmoid", sigmoid, -inf, 0.0),
+            ("sigmoid", sigmoid, inf, 1.0),
+            ("sigmoid", sigmoid, 0.0, 0.5),
+            ("erf", erf, inf, 1.0),
+            ("erf", erf, -5.0, -1.0),
+            ("erf", erf, 0.0, 0.0),
+            ("erf", erf, f32::NAN, f32::NAN),
+        ] {
+            let y = f(x);
+            assert!(y == expected || (y.is_nan() && expected.is_nan()), "{name} {x} = {y}, not {expected}");
+        }
+        assert!(sine(inf, 0.0).is_nan());
+    }
+}

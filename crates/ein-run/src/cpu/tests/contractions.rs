@@ -1,0 +1,143 @@
+//! Contractions of all sorts.
+
+use super::{Rng, check};
+use ein_ir::dtype::DType;
+use ein_ir::einsum::{Access, Affine, Einsum, Label};
+use ein_ir::expr::{Binary, Expr};
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::op::Op;
+
+/// Checks an einsum whole and on random blocks, on integers exactly and on floats nearly.
+fn blocks(what: &str, e: &Einsum, operands: &[(DType, Vec<usize>)], rounds: usize) {
+    let rank = e.shape().len();
+    let op = Op::Einsum(e.clone());
+    let mut rng = Rng::new(what.len() as u64);
+    for round in 0..rounds {
+        let whole = round % 2 == 0;
+        let tensors: Vec<_> = operands.iter().map(|(d, s)| rng.dense(*d, s, whole)).collect();
+        let labels = if round < 2 { e.space() } else { rng.part(&e.space()) };
+        let finish = round % 3 == 0;
+        let wide = round % 4 == 0;
+        let form = if finish { Form::finished(e.dtype, rank) } else { e.monoid.pending(e.dtype, rank, wide) };
+        check(&format!("{what} {}", e.dtype), &mut rng, &op, &tensors, &labels, &form, finish, whole);
+    }
+}
+
+#[test]
+fn every_shape_of_contraction() {
+    let shapes = |text: &str| -> Vec<Vec<usize>> {
+        text.split(',')
+            .map(|s| s.split('x').filter(|n| !n.is_empty()).map(|n| n.parse().expect("a size")).collect())
+            .collect()
+    };
+    for (spec, sizes) in [
+        ("ik,kj->ij", "9x17,17x11"),
+        ("ki,kj->ij", "17x9,17x11"),
+        ("ik,jk->ji", "9x17,11x17"),
+        ("ik,kj->ij", "1x40,40x33"),
+        ("ik,kj->ij", "40x1,1x33"),
+        ("bsk,nk->bsn", "2x7x16,12x16"),
+        ("bij,bjk->bik", "3x8x9,3x9x10"),
+        ("bij,bjk->kib", "3x8x9,3x9x10"),
+        ("bhsd,bhtd->bhst", "2x3x7x8,2x3x9x8"),
+        ("bhst,bhtd->bshd", "2x3x7x9,2x3x9x8"),
+        ("bshd,hdn->bsn", "2x5x3x8,3x8x20"),
+        ("bhsd,hdn->bsn", "2x3x5x8,3x8x20"),
+        ("ij,jk->", "6x7,7x8"),
+        ("i,i->", "100,100"),
+        ("i,j->ij", "30,40"),
+        ("ii,ij->j", "9x9,9x20"),
+        ("ijj,jk->ik", "9x6x6,6x20"),
+        ("bi,bi->b", "20x30,20x30"),
+        ("ij,kl->ik", "7x5,9x4"),
+        ("abcd,cdef->abef", "3x4x5x2,5x2x6x3"),
+        ("abcd,aebf->cdef", "3x4x5x6,3x7x4x2"),
+        ("ij,->ij", "5x6,"),
+    ] {
+        let sizes = shapes(sizes);
+        let views: Vec<&[usize]> = sizes.iter().map(Vec::as_slice).collect();
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32] {
+            let e = Einsum::contraction(spec, &views, dtype).expect("well formed");
+            let operands: Vec<_> = sizes.iter().map(|s| (dtype, s.clone())).collect();
+            blocks(spec, &e, &operands, if dtype == DType::F32 { 12 } else { 6 });
+        }
+    }
+}
+
+#[test]
+fn three_operands_and_one() {
+    for (spec, sizes) in [("ij,jk,kl->il", vec![vec![5, 6], vec![6, 7], vec![7, 8]]), ("ijk->ki", vec![vec![5, 6, 7]])]
+    {
+        let views: Vec<&[usize]> = sizes.iter().map(Vec::as_slice).collect();
+        let e = Einsum::contraction(spec, &views, DType::F32).expect("well formed");
+        let operands: Vec<_> = sizes.iter().map(|s| (DType::F32, s.clone())).collect();
+        blocks(spec, &e, &operands, 8);
+    }
+}
+
+fn label(name: &str, extent: usize) -> Label {
+    Label::new(name, extent)
+}
+
+fn index(terms: &[(usize, i64)]) -> Affine {
+    Affine { terms: terms.to_vec(), offset: 0 }
+}
+
+#[test]
+fn heads_inside_an_axis() {
+    // out[s, h, n] = sum over d of x[s, 8 h + d] w[n, 8 h + d]
+    for dtype in [DType::F32, DType::BF16] {
+        let e = Einsum {
+            labels: vec![label("s", 9), label("h", 4), label("n", 10), label("d", 8)],
+            rank: 3,
+            accesses: vec![
+                Access { axes: vec![Affine::label(0), index(&[(1, 8), (3, 1)])] },
+                Access { axes: vec![Affine::label(2), index(&[(1, 8), (3, 1)])] },
+            ],
+            join: Expr::product(2, dtype),
+            monoid: Monoid::Sum,
+            dtype,
+        };
+        blocks("heads", &e, &[(dtype, vec![9, 32]), (dtype, vec![10, 32])], 12);
+    }
+}
+
+#[test]
+fn convolutions() {
+    // out[n, o, y, x] = sum over c, ky, kx of a[n, c, 2 y + ky, x + 2 kx] w[o, c, ky, kx]
+    for dtype in [DType::F32, DType::F64, DType::I32] {
+        let e = Einsum {
+            labels: [("n", 2), ("o", 5), ("y", 4), ("x", 9), ("c", 6), ("ky", 3), ("kx", 2)]
+                .map(|(name, extent)| label(name, extent))
+                .to_vec(),
+            rank: 4,
+            accesses: vec![
+                Access {
+                    axes: vec![Affine::label(0), Affine::label(4), index(&[(2, 2), (5, 1)]), index(&[(3, 1), (6, 2)])],
+                },
+                Access::labels(&[1, 4, 5, 6]),
+            ],
+            join: Expr::product(2, dtype),
+            monoid: Monoid::Sum,
+            dtype,
+        };
+        blocks("convolution", &e, &[(dtype, vec![2, 6, 9, 11]), (dtype, vec![5, 6, 3, 2])], 10);
+    }
+}
+
+#[test]
+fn sixteen_bits_in_and_thirty_two_out() {
+    let mut join = Expr::new();
+    let (x, y) = (join.push_operand(0, DType::BF16), join.push_operand(1, DType::F16));
+    let (x, y) = (join.cast(x, DType::F32), join.cast(y, DType::F32));
+    join.binary(Binary::Mul, y, x).expect("one type");
+    let e = Einsum {
+        labels: vec![label("i", 12), label("j", 13), label("k", 20)],
+        rank: 2,
+        accesses: vec![Access::labels(&[0, 2]), Access::labels(&[2, 1])],
+        join,
+        monoid: Monoid::Sum,
+        dtype: DType::F32,
+    };
+    blocks("mixed", &e, &[(DType::BF16, vec![12, 20]), (DType::F16, vec![20, 13])], 6);
+}

@@ -1,0 +1,137 @@
+//! Attention and gather.
+
+use super::{Rng, check, run};
+use crate::error::Cause;
+use ein_ir::dense::Dense;
+use ein_ir::dtype::DType;
+use ein_ir::kernel::{Attention, Gather, Kernel};
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::op::Op;
+use ein_ir::region::{Interval, Region};
+
+fn attention(queries: usize, keys: usize, causal: bool, mask: Option<Vec<usize>>, dtype: DType) -> Attention {
+    Attention {
+        batch: 2,
+        heads: 4,
+        kv_heads: 2,
+        queries,
+        keys,
+        dim: 8,
+        value_dim: 6,
+        causal,
+        mask,
+        scale: 0.35f64.to_bits(),
+        dtype,
+    }
+}
+
+fn operands(rng: &mut Rng, a: &Attention) -> Vec<Dense> {
+    let mut tensors = vec![
+        rng.dense(a.dtype, &[a.batch, a.heads, a.queries, a.dim], false),
+        rng.dense(a.dtype, &[a.batch, a.kv_heads, a.keys, a.dim], false),
+        rng.dense(a.dtype, &[a.batch, a.kv_heads, a.keys, a.value_dim], false),
+    ];
+    if let Some(shape) = &a.mask {
+        let n = shape.iter().product();
+        let values: Vec<f64> =
+            (0..n).map(|_| if rng.below(4) == 0 { f64::NEG_INFINITY } else { rng.below(3) as f64 }).collect();
+        tensors.push(Dense::from_f64(a.dtype, shape.clone(), &values));
+    }
+    tensors
+}
+
+#[test]
+fn attention_is_the_reference() {
+    let mut rng = Rng::new(11);
+    for (queries, keys, causal, mask) in [
+        (5, 9, false, None),
+        (9, 9, true, None),
+        (5, 9, true, None),
+        (9, 5, true, None),
+        (1, 300, true, None),
+        (70, 140, true, None),
+        (1, 30, false, Some(vec![2, 1, 1, 30])),
+        (7, 30, true, Some(vec![1, 4, 7, 30])),
+        (7, 30, false, Some(vec![1, 1, 7, 1])),
+        (66, 150, false, Some(vec![2, 4, 66, 150])),
+    ] {
+        for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
+            let a = attention(queries, keys, causal, mask.clone(), dtype);
+            let op = Op::Kernel(Kernel::Attention(a.clone()));
+            let tensors = operands(&mut rng, &a);
+            let space = op.spec(&[dtype; 4]).expect("it computes").space();
+            for round in 0..4 {
+                let mut labels = if round == 0 { space.clone() } else { rng.part(&space) };
+                labels.0[5] = space.0[5];
+                let finish = round == 0;
+                let form = if finish { Form::finished(dtype, 4) } else { Monoid::Attend.pending(dtype, 4, round == 1) };
+                let what = format!("attention {dtype} {queries}x{keys} causal {causal} mask {mask:?}");
+                check(&what, &mut rng, &op, &tensors, &labels, &form, finish, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn values_of_hidden_keys_do_not_matter() {
+    let a = attention(4, 4, true, None, DType::F32);
+    let op = Op::Kernel(Kernel::Attention(a.clone()));
+    let mut rng = Rng::new(12);
+    let mut tensors = operands(&mut rng, &a);
+    // The last key is seen by the last query only.
+    let mut values = tensors[2].to_f64();
+    for head in 0..4 {
+        values[(head * 4 + 3) * 6] = f64::INFINITY;
+        values[(head * 4 + 3) * 6 + 1] = f64::NAN;
+    }
+    tensors[2] = Dense::from_f64(DType::F32, [2, 2, 4, 6], &values);
+    let space = op.spec(&[DType::F32; 3]).expect("it computes").space();
+    check("hidden", &mut rng, &op, &tensors, &space, &Form::finished(DType::F32, 4), true, false);
+}
+
+#[test]
+fn a_query_without_keys() {
+    let a = attention(5, 3, true, None, DType::F32);
+    let op = Op::Kernel(Kernel::Attention(a.clone()));
+    let mut rng = Rng::new(13);
+    let tensors = operands(&mut rng, &a);
+    // Queries 0 and 1 see none: pending they are the identity, finished they are NaN.
+    let labels = Region::of(&[(0, 1), (0, 1), (0, 2), (0, 6), (0, 3), (0, 8)]);
+    check("pending", &mut rng, &op, &tensors, &labels, &Monoid::Attend.pending(DType::F32, 4, true), false, true);
+    let got = run(&op, &labels, &[None, None, None], &Form::finished(DType::F32, 4), true).expect("nothing is read");
+    assert!(got[0].to_f64().iter().all(|x| x.is_nan()), "{got:?}");
+}
+
+#[test]
+fn gather_is_the_reference() {
+    let mut rng = Rng::new(14);
+    for dtype in DType::ALL {
+        for id_type in [DType::I64, DType::I32] {
+            let g = Gather { rows: 20, features: 9, ids: vec![3, 5], dtype };
+            let op = Op::Kernel(Kernel::Gather(g));
+            let ids: Vec<f64> = (0..15).map(|_| rng.below(20) as f64).collect();
+            let tensors = [rng.dense(dtype, &[20, 9], true), Dense::from_f64(id_type, [3, 5], &ids)];
+            let space = op.spec(&[dtype, id_type]).expect("it computes").space();
+            for round in 0..4 {
+                let labels = if round == 0 { space.clone() } else { rng.part(&space) };
+                let finish = round == 0;
+                let form = if finish { Form::finished(dtype, 3) } else { Monoid::Sum.pending(dtype, 3, round == 1) };
+                check(&format!("gather {dtype}"), &mut rng, &op, &tensors, &labels, &form, finish, true);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_id_outside_the_table_is_named() {
+    let g = Gather { rows: 4, features: 2, ids: vec![2], dtype: DType::F32 };
+    let op = Op::Kernel(Kernel::Gather(g));
+    for bad in [4, -1, i64::MAX] {
+        // Whatever rows the block has: here those from 2 on.
+        let labels = Region(vec![Interval::new(0, 2), Interval::new(0, 2), Interval::new(2, 4)]);
+        let table = (Region::of(&[(2, 4), (0, 2)]), Dense::f32([2, 2], vec![0.0; 4]));
+        let ids = (Region::of(&[(0, 2)]), Dense::i64([2], vec![3, bad]));
+        let got = run(&op, &labels, &[Some(table), Some(ids)], &Form::finished(DType::F32, 2), true);
+        assert_eq!(got, Err(Cause::Id { operation: "it".into(), id: bad, rows: 4 }));
+    }
+}

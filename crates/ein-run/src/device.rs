@@ -1,0 +1,27 @@
+//! The border to a device: memory in, memory out, execute a row. No verb for any one operation.
+
+use crate::error::Cause;
+use ein_task::task::{Slot, TaskGraph, TaskId};
+use ein_task::units::Bytes;
+
+/// A device: one arena and the ability to execute the rows that are its own.
+///
+/// What a row does is in the task graph; a device that lacks an operation says so in the error.
+pub trait Device: Send {
+    /// Makes the arena that every later slot lies in.
+    fn allocate(&mut self, bytes: Bytes) -> Result<(), Cause>;
+
+    /// Lets `fill` write the first `bytes` bytes of a slot.
+    fn put(
+        &mut self,
+        slot: Slot,
+        bytes: Bytes,
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Cause>,
+    ) -> Result<(), Cause>;
+
+    /// Lets `take` read the first `bytes` bytes of a slot.
+    fn get(&mut self, slot: Slot, bytes: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause>;
+
+    /// Executes a row that computes: kernel, view, cut, fold or paste.
+    fn execute(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause>;
+}

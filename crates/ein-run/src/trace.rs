@@ -1,0 +1,57 @@
+//! What a run measured, as the timeline that a simulation also yields.
+
+use ein_task::task::{Task, TaskGraph, Verb};
+use ein_task::timeline::{Event, Lane, Timeline};
+use ein_task::units::Seconds;
+
+/// When one task ran, from the beginning of the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub(crate) task: u32,
+    pub(crate) start: f64,
+    pub(crate) end: f64,
+}
+
+/// The measured timeline: events by start, then task.
+pub(crate) fn timeline(graph: &TaskGraph, mut marks: Vec<Mark>) -> Timeline {
+    marks.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.task.cmp(&b.task)));
+    let event = |mark: &Mark| {
+        let task = &graph.tasks[mark.task as usize];
+        Event {
+            task: mark.task,
+            device: task.device,
+            lane: lane(&task.verb),
+            name: format!("{} {}", verb(&task.verb), tensor(graph, task)),
+            start: Seconds(mark.start),
+            end: Seconds(mark.end),
+        }
+    };
+    Timeline { simulated: false, events: marks.iter().map(event).collect() }
+}
+
+/// The tensor that a task belongs to.
+pub(crate) fn tensor<'a>(graph: &'a TaskGraph, task: &Task) -> &'a str {
+    graph.labels.get(task.label as usize).map_or("?", String::as_str)
+}
+
+fn lane(verb: &Verb) -> Lane {
+    match verb {
+        Verb::Send { .. } | Verb::Output { .. } => Lane::Send,
+        Verb::Receive { .. } | Verb::Feed { .. } => Lane::Receive,
+        Verb::Kernel { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => Lane::Compute,
+    }
+}
+
+fn verb(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Feed { .. } => "feed",
+        Verb::Kernel { .. } => "kernel",
+        Verb::View { .. } => "view",
+        Verb::Cut => "cut",
+        Verb::Send { .. } => "send",
+        Verb::Receive { .. } => "receive",
+        Verb::Fold { .. } => "fold",
+        Verb::Paste => "paste",
+        Verb::Output { .. } => "output",
+    }
+}
