@@ -86,26 +86,30 @@ pub fn synthesize(exchange: &Exchange, machine: &Machine) -> Result<Program, Syn
 /// The best program among those drafted.
 pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
     admit(exchange, machine)?;
-    let atoms = exchange.atoms();
-    if let Some(atom) = atoms.iter().find(|a| a.blocks.is_empty()) {
-        return Err(SynthesisError::Missing { region: atom.region.clone(), readers: atom.readers });
-    }
     let net = Net::new(exchange, machine);
-    let direct = net.direct_goals();
+    let direct = net.direct_goals()?;
     let first = Draft::of(&net, &direct, Shape::Direct, false, aim)?;
-    let bundles = net.bundles(atoms.clone());
+    if first.ledger.depth <= 1 {
+        let enough = match aim {
+            Aim::Seconds => first.ledger.load(machine) <= 1.01 * net.receive_bound(&direct),
+            Aim::Bytes => direct.iter().all(|g| g.finished),
+        };
+        if enough {
+            return Ok(first.program(&net));
+        }
+    }
+    let atoms = exchange.atoms();
+    let least = bound(exchange, &atoms, machine).0;
+    let bundles = net.bundles(atoms);
     let several = bundles.iter().any(|g| g.readers.len() > 1);
     let partial = bundles.iter().any(|g| !g.finished);
+    let seconds = first.ledger.load(machine) + first.ledger.latency;
     let enough = match aim {
-        Aim::Seconds => {
-            let least = bound(exchange, &atoms, machine).0;
-            let issue = first.ledger.seconds(machine).0 - first.ledger.load(machine) - first.ledger.latency;
-            let seconds = first.ledger.seconds(machine).0 - issue;
-            first.ledger.depth <= 1 && (seconds <= 1.01 * least || seconds <= least + net.least_latency)
-        }
-        Aim::Bytes => first.ledger.depth <= 1 && !(partial && several),
+        Aim::Seconds => seconds <= 1.01 * least || seconds <= least + net.least_latency,
+        Aim::Bytes => !(partial && several),
     };
-    if enough || !(several || partial || first.ledger.depth > 1 || !net.uniform) {
+    let plain = !several && !partial && net.uniform;
+    if first.ledger.depth <= 1 && (enough || plain) {
         return Ok(first.program(&net));
     }
     let mut best = first;

@@ -276,3 +276,7 @@ fn meet(queues: &[Vec<usize>]) -> Result<(), Vec<(DeviceId, usize)>> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -239,7 +239,7 @@ pub fn bound(exchange: &Exchange, atoms: &[Atom], machine: &Machine) -> Seconds 
 
 /// Bytes per second that a device can send or receive at most: of each link its tightest resource, each
 /// resource once, and no more than a resource that all the links share.
-fn port(machine: &Machine, device: DeviceId, outward: bool) -> f64 {
+pub fn port(machine: &Machine, device: DeviceId, outward: bool) -> f64 {
     let mut tightest = Vec::new();
     let mut shared: Option<Vec<usize>> = None;
     for link in &machine.links {

@@ -7,6 +7,7 @@ use ein_task::exchange::{PieceId, Program, Step};
 use ein_task::machine::{DeviceId, DeviceSet};
 use ein_task::traffic::{Chain, Ledger, bytes_of};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Who folds a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +20,14 @@ pub(super) enum Shape {
     Sliced,
 }
 
-/// A copy of a box: the piece, or nothing yet where a finished block only needs loading.
-type Copy = (DeviceId, Option<PieceId>);
+/// A copy of a box: where, and the piece, or nothing yet where a finished block only needs loading.
+type Replica = (DeviceId, Option<PieceId>);
 
 /// A box on its way from the devices that have it to those that need it.
 struct Errand {
-    region: Region,
+    region: Rc<Region>,
     block: usize,
-    copies: Vec<Copy>,
+    copies: Vec<Replica>,
     /// The first so many copies were there before anything was handed out.
     origins: usize,
     readers: DeviceSet,
@@ -42,9 +43,9 @@ pub(super) struct Draft {
     trees: bool,
     aim: Aim,
     loads: BTreeMap<(usize, DeviceId), PieceId>,
-    cuts: BTreeMap<PieceId, Vec<PieceId>>,
+    cuts: Vec<Vec<PieceId>>,
     folds: BTreeMap<Vec<PieceId>, PieceId>,
-    delivered: Vec<Vec<(Region, PieceId)>>,
+    delivered: Vec<Vec<(Rc<Region>, PieceId)>>,
 }
 
 impl Draft {
@@ -58,7 +59,7 @@ impl Draft {
             trees,
             aim,
             loads: BTreeMap::new(),
-            cuts: BTreeMap::new(),
+            cuts: Vec::with_capacity(4 * goals.len()),
             folds: BTreeMap::new(),
             delivered: vec![Vec::new(); net.machine.len()],
         };
@@ -81,12 +82,19 @@ impl Draft {
         errands: &mut Vec<Errand>,
     ) -> Result<(), SynthesisError> {
         let block = goal.blocks[0];
-        let errand = |region: &Region, copies: Vec<Copy>, readers| {
+        let errand = |region: &Region, copies: Vec<Replica>, readers| {
             let origins = copies.len();
-            Errand { region: region.clone(), block, copies, origins, readers }
+            Errand { region: Rc::new(region.clone()), block, copies, origins, readers }
         };
-        let holders = || net.holders(block).iter().map(|d| (d, None)).collect::<Vec<Copy>>();
-        let owners = net.owners(goal);
+        let holders = || {
+            let mut copies = Vec::with_capacity(net.holders(block).len() + goal.readers.len());
+            copies.extend(net.holders(block).iter().map(|d| (d, None)));
+            copies
+        };
+        let owners = match shape {
+            Shape::Direct => DeviceSet::new(),
+            Shape::Whole | Shape::Sliced => net.owners(goal),
+        };
         match shape {
             Shape::Sliced if owners.len() > 1 && !(goal.finished && goal.readers.len() == 1) => {
                 let slices = net.slices(&goal.region, goal.finished, owners.len());
@@ -123,7 +131,7 @@ impl Draft {
     fn hand_out(&mut self, net: &Net, errand: &mut Errand) -> Result<(), SynthesisError> {
         for reader in errand.readers.iter() {
             let piece = self.reach(net, errand, reader)?;
-            self.delivered[reader.index()].push((errand.region.clone(), piece));
+            self.delivered[reader.index()].push((Rc::clone(&errand.region), piece));
         }
         Ok(())
     }
@@ -199,7 +207,7 @@ impl Draft {
             let piece = self.fold_at(net, region, blocks, worker)?;
             let copies = vec![(worker, Some(piece))];
             let readers = DeviceSet::one(target);
-            let mut errand = Errand { region: region.clone(), block: blocks[0], copies, origins: 1, readers };
+            let mut errand = Errand { region: Rc::new(region.clone()), block: blocks[0], copies, origins: 1, readers };
             return self.reach(net, &mut errand, target);
         }
         if !self.trees {
@@ -395,12 +403,12 @@ impl Draft {
 
     fn cut(&mut self, piece: PieceId, region: &Region) -> PieceId {
         let same = |&cut: &PieceId| matches!(&self.steps[cut], Step::Cut { region: r, .. } if r == region);
-        if let Some(cut) = self.cuts.get(&piece).and_then(|cuts| cuts.iter().copied().find(|c| same(c))) {
+        if let Some(cut) = self.cuts[piece].iter().copied().find(same) {
             return cut;
         }
         let step = Step::Cut { piece, region: region.clone() };
         let cut = self.push(step, self.at[piece], self.done[piece], self.ready[piece]);
-        self.cuts.entry(piece).or_default().push(cut);
+        self.cuts[piece].push(cut);
         cut
     }
 
@@ -409,6 +417,7 @@ impl Draft {
         self.at.push(at);
         self.done.push(done);
         self.ready.push(ready);
+        self.cuts.push(Vec::new());
         self.steps.len() - 1
     }
 
@@ -444,6 +453,11 @@ impl Draft {
             Ok(()),
             "{program}"
         );
+        debug_assert_eq!(
+            ein_task::traffic::count(net.exchange, &program, net.machine).seconds,
+            self.ledger.seconds(net.machine),
+            "the price kept while building is the printed one\n{program}"
+        );
         program
     }
 
@@ -458,7 +472,7 @@ impl Draft {
         let delivered = std::mem::take(&mut self.delivered[device.index()]);
         for (region, piece) in &delivered {
             if let Some(both) = region.intersect(need) {
-                let piece = if both == *region { *piece } else { self.cut(*piece, &both) };
+                let piece = if both == **region { *piece } else { self.cut(*piece, &both) };
                 parts.push((both, piece));
             }
         }

@@ -1,8 +1,10 @@
 //! What a question asks for, box by box, and the facts that every draft uses.
 
+use super::SynthesisError;
 use ein_ir::region::Region;
 use ein_task::exchange::{Atom, Exchange};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
+use ein_task::traffic::{bytes_of, port};
 
 /// A box that devices must get, and the blocks it is folded from.
 #[derive(Clone, Debug)]
@@ -59,7 +61,7 @@ impl<'a> Net<'a> {
 
     /// For every device on its own, what it must get: of finished blocks one box per need, so that each
     /// is one move.
-    pub(super) fn direct_goals(&self) -> Vec<Goal> {
+    pub(super) fn direct_goals(&self) -> Result<Vec<Goal>, SynthesisError> {
         let mut needs: Vec<(DeviceId, usize, &Region)> = Vec::with_capacity(self.exchange.needs.len());
         needs.extend(self.exchange.needs.iter().map(|n| (n.device, n.region.volume(), &n.region)));
         needs.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)).then(a.2.cmp(b.2)));
@@ -76,7 +78,7 @@ impl<'a> Net<'a> {
             }
             asked.push(region);
             for part in parts {
-                self.goals_of(&part, device, &mut goals);
+                self.goals_of(&part, device, &mut goals)?;
             }
         }
         // Round n serves the devices n places on, so that no two senders meet at one receiver.
@@ -86,25 +88,47 @@ impl<'a> Net<'a> {
             let holder = self.holders(g.blocks[0]).lowest().map_or(0, DeviceId::index);
             ((reader + devices - holder) % devices, reader)
         });
-        goals
+        Ok(goals)
     }
 
-    fn goals_of(&self, part: &Region, device: DeviceId, goals: &mut Vec<Goal>) {
+    fn goals_of(&self, part: &Region, device: DeviceId, goals: &mut Vec<Goal>) -> Result<(), SynthesisError> {
         let readers = DeviceSet::one(device);
-        let mut pending = false;
-        for (b, &finished) in self.finished.iter().enumerate() {
-            if !finished {
-                pending |= self.block(b).overlap(part) > 0;
-            } else if !self.holders(b).contains(device)
+        let mut covered = 0;
+        for (b, _) in self.finished.iter().enumerate().filter(|f| *f.1) {
+            let volume = self.block(b).overlap(part);
+            covered += volume;
+            if volume > 0
+                && !self.holders(b).contains(device)
                 && let Some(region) = self.block(b).intersect(part)
             {
-                goals.push(Goal { region, blocks: vec![b], finished, readers });
+                goals.push(Goal { region, blocks: vec![b], finished: true, readers });
             }
         }
-        if pending {
+        if covered < part.volume() {
             let atoms = self.exchange.atoms_of(part, &[(part, device)]);
+            if let Some(atom) = atoms.iter().find(|a| a.blocks.is_empty()) {
+                return Err(SynthesisError::Missing { region: atom.region.clone(), readers });
+            }
             goals.extend(self.bundles(atoms).into_iter().filter(|g| !g.finished));
         }
+        Ok(())
+    }
+
+    /// Seconds in which the device that lacks most can receive it.
+    pub(super) fn receive_bound(&self, direct: &[Goal]) -> f64 {
+        let mut lacks = vec![0; self.machine.len()];
+        for goal in direct {
+            let reader = goal.readers.lowest().map_or(0, DeviceId::index);
+            let pending = || bytes_of(self.exchange, &goal.region, false);
+            let local = |&b: &usize| self.holders(b).intersect(goal.readers).len() == 1;
+            if goal.finished {
+                lacks[reader] += bytes_of(self.exchange, &goal.region, true);
+            } else if !goal.blocks.iter().all(local) {
+                lacks[reader] += bytes_of(self.exchange, &goal.region, true).min(pending());
+            }
+        }
+        let most = (0..lacks.len()).max_by_key(|&d| (lacks[d], d)).filter(|&d| lacks[d] > 0);
+        most.map_or(0.0, |d| lacks[d] as f64 / port(self.machine, DeviceId(d as u16), false))
     }
 
     /// Atoms as goals, without readers that hold the finished box.

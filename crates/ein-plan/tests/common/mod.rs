@@ -272,8 +272,10 @@ pub fn question(random: &mut Random, devices: usize) -> Exchange {
     let monoid = if rank == 0 { Monoid::Sum } else { monoid };
     if monoid == Monoid::Moments {
         shape[rank - 1] = 2;
-        blocks.iter_mut().for_each(|b| b.region.0[rank - 1] = ein_ir::region::Interval::new(0, 2));
         // Blocks that differed on that axis only are partials now.
+        for b in &mut blocks {
+            b.region.0[rank - 1] = ein_ir::region::Interval::new(0, 2);
+        }
     }
     let whole = Region::whole(&shape);
     let any = |random: &mut Random| {
