@@ -61,10 +61,13 @@ fn verdict(needs: &[(u16, usize, usize)], program: &str) -> String {
     }
 }
 
+/// Needs, program, message.
+type Row = (&'static [(u16, usize, usize)], String, &'static str);
+
 #[test]
 fn rules() {
     let one = "%0 = load b1 at d0; %1 = move %0 -> d1; %2 = load b2 at d1;";
-    let rows: Vec<(&[(u16, usize, usize)], String, &str)> = vec![
+    let rows: Vec<Row> = vec![
         (&[(0, 0, 4)], "%0 = load b0 at d0; yield %0".into(), "ok"),
         (&[(2, 1, 3)], "%0 = load b0 at d1; %1 = cut %0 [1:3]; %2 = move %1 -> d2; yield %2".into(), "ok"),
         (&[(1, 4, 6)], format!("{one} %3 = cut %1 [4:6]; %4 = cut %2 [4:6]; %5 = fold %3 %4; yield %5"), "ok"),
