@@ -1,1 +1,5 @@
 //! Shared helpers of the conformance tests: every plan on every device equals the dense reference.
+
+pub mod choices;
+pub mod interpret;
+pub mod small;

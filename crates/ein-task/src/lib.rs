@@ -24,3 +24,4 @@ pub mod task_text;
 pub mod timeline;
 pub mod traffic;
 pub mod units;
+pub mod verify;

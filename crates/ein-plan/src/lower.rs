@@ -1,0 +1,208 @@
+//! From a choice to the task graph: what every device does, in rows.
+//!
+//! Feeds for inputs, a kernel per block and device, exchange programs between them, views where a reader
+//! stands behind one, and the outputs. Hand-outs come just before their first reader, so that what they
+//! deliver does not lie in memory earlier than it must.
+
+mod pieces;
+mod program;
+
+use crate::choice::{Choice, Home};
+use crate::exchanges::{ChoiceError, Planned, Stage, exchanges};
+use crate::needs::{home_relation, output_sources, produced_of, working_blocks};
+use crate::options::{Options, Placement};
+use crate::synthesis::SynthesisError;
+use ein_ir::graph::{Graph, TensorId};
+use ein_ir::op::{InputKind, Op};
+use ein_ir::region::Region;
+use ein_task::check::CheckError;
+use ein_task::machine::{DeviceId, Machine};
+use ein_task::relation::{Held, Relation};
+use ein_task::task::{External, TaskGraph, Value, Verb};
+use pieces::Rows;
+use program::Programs;
+use std::collections::BTreeMap;
+
+/// Why a choice could not be lowered.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LowerError {
+    /// The choice is not one for this graph and machine.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// There is no program for an exchange.
+    #[error("no program moves `{tensor}` to where it is read: {source}")]
+    Synthesis {
+        /// The tensor.
+        tensor: String,
+        /// Why.
+        source: SynthesisError,
+    },
+    /// The checker refused a program.
+    #[error("the exchange program of `{tensor}` is wrong: {source}")]
+    Unsound {
+        /// The tensor.
+        tensor: String,
+        /// What the checker says.
+        source: CheckError,
+    },
+}
+
+/// Lowers a choice. The memory plan is not part of it: slots are all empty.
+pub fn lower(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -> Result<TaskGraph, LowerError> {
+    let planned = exchanges(graph, choice, options, machine)?;
+    let due = due(&planned);
+    let mut lowering = Lowering::new(graph, choice, machine, options);
+    for tensor in graph.ids() {
+        for &n in due.before.get(&tensor).map_or(&[][..], Vec::as_slice) {
+            lowering.exchange(&planned[n])?;
+        }
+        match &graph.node(tensor).op {
+            Op::Input(kind) => lowering.feed(tensor, *kind),
+            Op::View(_) => {}
+            Op::Einsum(_) | Op::Kernel(_) => lowering.kernels(tensor),
+        }
+        for &n in due.after.get(&tensor).map_or(&[][..], Vec::as_slice) {
+            lowering.exchange(&planned[n])?;
+        }
+    }
+    for &n in &due.last {
+        lowering.exchange(&planned[n])?;
+    }
+    lowering.outputs();
+    Ok(lowering.rows.out)
+}
+
+/// When exchanges happen: positions in the list of planned ones.
+#[derive(Default)]
+struct Due {
+    /// Before the first row that reads what they deliver.
+    before: BTreeMap<TensorId, Vec<usize>>,
+    /// After the row that makes the tensor.
+    after: BTreeMap<TensorId, Vec<usize>>,
+    /// At the end, for outputs.
+    last: Vec<usize>,
+}
+
+fn due(planned: &[Planned]) -> Due {
+    let mut due = Due::default();
+    for (n, p) in planned.iter().enumerate() {
+        match (p.stage, p.readers.first()) {
+            (Stage::ToHome, _) => due.after.entry(p.tensor).or_default().push(n),
+            (Stage::HandOut, Some(&reader)) => due.before.entry(reader).or_default().push(n),
+            (Stage::HandOut, None) => due.last.push(n),
+        }
+    }
+    due
+}
+
+struct Lowering<'a> {
+    graph: &'a Graph,
+    choice: &'a Choice,
+    machine: &'a Machine,
+    options: &'a Options,
+    rows: Rows<'a>,
+    programs: Programs,
+    /// What every computing row leaves.
+    produced: BTreeMap<TensorId, Relation>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(graph: &'a Graph, choice: &'a Choice, machine: &'a Machine, options: &'a Options) -> Self {
+        let out = TaskGraph {
+            devices: machine.len(),
+            labels: graph.nodes().iter().map(|n| n.name.clone()).collect(),
+            ..TaskGraph::default()
+        };
+        let rows = Rows::new(graph, out);
+        Self { graph, choice, machine, options, rows, programs: Programs::default(), produced: BTreeMap::new() }
+    }
+
+    /// Brings an input in, at every device that holds a block of it.
+    fn feed(&mut self, tensor: TensorId, kind: InputKind) {
+        let node = self.graph.node(tensor);
+        let external = self.rows.out.externals.len();
+        self.rows.out.externals.push(External { name: node.name.clone(), kind, ty: node.ty.clone() });
+        let Home::At(held) = &self.choice.homes[&tensor] else { unreachable!("validated: inputs are held somewhere") };
+        let relation = home_relation(self.graph, tensor, held);
+        for Held { region, devices } in relation.blocks {
+            for device in devices.iter() {
+                let value = Value { region: region.clone(), form: relation.finished.clone() };
+                let task = self.rows.push(tensor, device, Verb::Feed { external }, vec![], value);
+                self.rows.add_finished(tensor, device, task);
+            }
+        }
+    }
+
+    /// One kernel for every block at every device that computes it.
+    fn kernels(&mut self, tensor: TensorId) {
+        let node = self.graph.node(tensor);
+        let spec = self.graph.spec(tensor).expect("the row computes");
+        let decomposition = &self.choice.decompositions[&tensor];
+        let relation = produced_of(self.graph, tensor, &spec, decomposition, self.options.wide_partials);
+        let op = self.rows.op(tensor);
+        for (n, block) in working_blocks(&spec, decomposition).into_iter().enumerate() {
+            let block = &decomposition.blocks()[block];
+            let finish = relation.is_finished(n);
+            for device in block.devices.iter() {
+                let mut reads = Vec::new();
+                let mut operands = Vec::new();
+                for (i, &operand) in node.inputs.iter().enumerate() {
+                    let region = spec.operand_region(i, &block.region);
+                    operands.push((!region.is_empty()).then(|| {
+                        let task = self.rows.read(operand, device, &region);
+                        reads.iter().position(|&r| r == task).unwrap_or_else(|| {
+                            reads.push(task);
+                            reads.len() - 1
+                        })
+                    }));
+                }
+                let verb = Verb::Kernel { op, labels: block.region.clone(), finish, operands };
+                let form = if finish { &relation.finished } else { &relation.pending };
+                let value = Value { region: relation.blocks[n].region.clone(), form: form.clone() };
+                let task = self.rows.push(tensor, device, verb, reads, value);
+                if finish {
+                    self.rows.add_finished(tensor, device, task);
+                } else {
+                    self.rows.add_partial(tensor, n, device, task);
+                }
+            }
+        }
+        self.produced.insert(tensor, relation);
+    }
+
+    /// Answers an exchange and lowers its program.
+    fn exchange(&mut self, planned: &Planned) -> Result<(), LowerError> {
+        let name = || self.graph.node(planned.tensor).name.clone();
+        let program = self.programs.of(&planned.exchange, self.machine, name)?;
+        program::lower(&mut self.rows, planned.tensor, &planned.exchange, &program);
+        Ok(())
+    }
+
+    /// Hands the sources behind the outputs to the caller, every region from one holder.
+    fn outputs(&mut self) {
+        for (output, tensor) in output_sources(self.graph).into_iter().enumerate() {
+            let node = self.graph.node(tensor);
+            self.rows.out.outputs.push((node.name.clone(), node.ty.clone()));
+            for (region, device) in self.handed(tensor) {
+                let task = self.rows.exactly(tensor, device, &region);
+                self.rows.push(tensor, device, Verb::Output { output }, vec![task], Value::nothing(region));
+            }
+        }
+    }
+
+    /// The regions in which an output leaves, and from where.
+    fn handed(&self, tensor: TensorId) -> Vec<(Region, DeviceId)> {
+        let whole = self.graph.ty(tensor).whole();
+        let blocks = match (self.options.outputs, &self.choice.homes[&tensor]) {
+            _ if whole.is_empty() => Vec::new(),
+            (Placement::Device(device), _) => return vec![(whole, device)],
+            (Placement::Replicated, _) => {
+                return self.machine.workers().lowest().map(|device| (whole, device)).into_iter().collect();
+            }
+            (Placement::Anywhere, Home::At(held)) => home_relation(self.graph, tensor, held).blocks,
+            (Placement::Anywhere, Home::AsProduced) => self.produced[&tensor].blocks.clone(),
+        };
+        let lowest = |h: Held| (h.region, h.devices.lowest().expect("validated: a holder"));
+        blocks.into_iter().map(lowest).collect()
+    }
+}

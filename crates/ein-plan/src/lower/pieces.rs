@@ -1,0 +1,169 @@
+//! What devices have: the table from which readers take what they need.
+
+use ein_ir::graph::{Graph, TensorId};
+use ein_ir::monoid::Form;
+use ein_ir::op::Op;
+use ein_ir::region::Region;
+use ein_task::machine::DeviceId;
+use ein_task::task::{OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
+use std::collections::{BTreeMap, HashMap};
+
+/// The rows so far, and which of them hold what.
+pub(super) struct Rows<'a> {
+    graph: &'a Graph,
+    pub(super) out: TaskGraph,
+    /// Finished boxes of sources and of views, in the order in which they came to be.
+    finished: BTreeMap<(TensorId, DeviceId), Vec<TaskId>>,
+    /// Blocks of a produced relation that are still to be folded.
+    partials: BTreeMap<(TensorId, usize, DeviceId), TaskId>,
+    /// Boxes that were already cut out of a row's value. Looked up, never iterated.
+    cuts: HashMap<(TaskId, Region), TaskId>,
+    ops: BTreeMap<TensorId, usize>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(graph: &'a Graph, out: TaskGraph) -> Self {
+        Self {
+            graph,
+            out,
+            finished: BTreeMap::new(),
+            partials: BTreeMap::new(),
+            cuts: HashMap::new(),
+            ops: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a row that belongs to `tensor`.
+    pub(super) fn push(
+        &mut self,
+        tensor: TensorId,
+        device: DeviceId,
+        verb: Verb,
+        reads: Vec<TaskId>,
+        value: Value,
+    ) -> TaskId {
+        let label = tensor.0;
+        self.out.push(Task { device, verb, reads, after: Vec::new(), value, slot: Slot::default(), label })
+    }
+
+    /// The position of a row's operation, added when first used.
+    pub(super) fn op(&mut self, tensor: TensorId) -> usize {
+        let next = self.out.ops.len();
+        let op = *self.ops.entry(tensor).or_insert(next);
+        if op == next {
+            let node = self.graph.node(tensor);
+            self.out.ops.push(OpRow {
+                name: node.name.clone(),
+                op: node.op.clone(),
+                operands: node.inputs.iter().map(|&i| self.graph.ty(i).clone()).collect(),
+                spec: self.graph.spec(tensor),
+                result: node.ty.clone(),
+            });
+        }
+        op
+    }
+
+    /// Notes that a row holds a finished box of a tensor.
+    pub(super) fn add_finished(&mut self, tensor: TensorId, device: DeviceId, task: TaskId) {
+        let list = self.finished.entry((tensor, device)).or_default();
+        if !list.contains(&task) {
+            list.push(task);
+        }
+    }
+
+    /// Notes that a row holds block `block` of what `tensor`'s producer leaves, pending.
+    pub(super) fn add_partial(&mut self, tensor: TensorId, block: usize, device: DeviceId, task: TaskId) {
+        self.partials.insert((tensor, block, device), task);
+    }
+
+    /// The row that holds a pending block.
+    pub(super) fn partial(&self, tensor: TensorId, block: usize, device: DeviceId) -> TaskId {
+        self.partials[&(tensor, block, device)]
+    }
+
+    /// The smallest finished box of a tensor at a device that contains `region`; of equals, the oldest.
+    fn containing(&self, tensor: TensorId, device: DeviceId, region: &Region) -> Option<TaskId> {
+        let list = self.finished.get(&(tensor, device))?;
+        let holds = |t: &&TaskId| self.out.task(**t).value.region.contains(region);
+        list.iter().filter(holds).min_by_key(|t| self.out.task(**t).value.region.volume()).copied()
+    }
+
+    /// A row on `device` whose value contains `region` of any tensor: what is there, what views and pastes make
+    /// of it.
+    pub(super) fn read(&mut self, tensor: TensorId, device: DeviceId, region: &Region) -> TaskId {
+        if let Some(task) = self.containing(tensor, device, region) {
+            return task;
+        }
+        match &self.graph.node(tensor).op {
+            Op::View(_) => self.view(tensor, device, region),
+            Op::Input(_) | Op::Einsum(_) | Op::Kernel(_) => self.paste(tensor, device, region),
+        }
+    }
+
+    /// A row on `device` whose value is exactly `region` of a tensor.
+    pub(super) fn exactly(&mut self, tensor: TensorId, device: DeviceId, region: &Region) -> TaskId {
+        let task = self.read(tensor, device, region);
+        self.cut(tensor, task, region)
+    }
+
+    /// Exactly `region` out of a row's value: the row itself if that is all it holds.
+    pub(super) fn cut(&mut self, tensor: TensorId, task: TaskId, region: &Region) -> TaskId {
+        let from = self.out.task(task);
+        if from.value.region == *region {
+            return task;
+        }
+        if let Some(&cut) = self.cuts.get(&(task, region.clone())) {
+            return cut;
+        }
+        let (device, value) = (from.device, Value { region: region.clone(), form: from.value.form.clone() });
+        let cut = self.push(tensor, device, Verb::Cut, vec![task], value);
+        self.cuts.insert((task, region.clone()), cut);
+        cut
+    }
+
+    /// A box of a view, level by level.
+    fn view(&mut self, tensor: TensorId, device: DeviceId, region: &Region) -> TaskId {
+        let graph = self.graph;
+        let node = graph.node(tensor);
+        let Op::View(view) = &node.op else { unreachable!("called for views") };
+        let shapes: Vec<&[usize]> = node.inputs.iter().map(|&i| graph.ty(i).shape.as_slice()).collect();
+        let (mut reads, mut inputs) = (Vec::new(), Vec::new());
+        for pull in view.pulls(&shapes, region) {
+            let Some(input) = pull.input.filter(|_| !pull.source.is_empty()) else { continue };
+            let task = self.read(node.inputs[input], device, &pull.source);
+            if !reads.iter().zip(&inputs).any(|(&r, &i)| r == task && i == input) {
+                reads.push(task);
+                inputs.push(input);
+            }
+        }
+        let op = self.op(tensor);
+        let form = Form::finished(node.ty.dtype, node.ty.shape.len());
+        let value = Value { region: region.clone(), form };
+        let task = self.push(tensor, device, Verb::View { op, inputs }, reads, value);
+        self.add_finished(tensor, device, task);
+        task
+    }
+
+    /// A box of a source from several local boxes.
+    fn paste(&mut self, tensor: TensorId, device: DeviceId, region: &Region) -> TaskId {
+        let mut missing = vec![region.clone()];
+        let mut reads = Vec::new();
+        for have in self.finished.get(&(tensor, device)).cloned().unwrap_or_default() {
+            let held = self.out.task(have).value.region.clone();
+            let mut left = Vec::new();
+            for part in missing {
+                if let Some(both) = part.intersect(&held) {
+                    reads.push(self.cut(tensor, have, &both));
+                }
+                left.extend(part.subtract(&held));
+            }
+            missing = left;
+        }
+        assert!(missing.is_empty(), "{region} of {tensor} is read on {device} but {missing:?} of it is not there");
+        let ty = self.graph.ty(tensor);
+        let value = Value { region: region.clone(), form: Form::finished(ty.dtype, ty.shape.len()) };
+        let task = self.push(tensor, device, Verb::Paste, reads, value);
+        self.add_finished(tensor, device, task);
+        task
+    }
+}

@@ -1,0 +1,178 @@
+//! Every choice, lowered, computes what the dense reference computes: through the verifier, the memory plan,
+//! the text form, in row order and in any order that the edges allow.
+
+use ein_ir::dtype::DType;
+use ein_ir::graph::Graph;
+use ein_ir::reference::run;
+use ein_plan::choice::{Choice, Home};
+use ein_plan::lower::lower;
+use ein_plan::options::{Options, Placement};
+use ein_task::machine::{DeviceId, Machine};
+use ein_task::memory::{peak, plan_memory};
+use ein_task::task::{TaskGraph, Verb};
+use ein_task::task_text::{parse, print};
+use ein_task::verify::verify;
+use ein_tests::choices::{by_label, cut, drawn, even, everywhere, held};
+use ein_tests::interpret::{Order, interpret};
+use ein_tests::small;
+
+/// Lowers, checks and runs a choice; the task graph with its memory plan.
+fn check(what: &str, graph: &Graph, choice: &Choice, devices: usize, options: &Options) -> TaskGraph {
+    let machine = Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
+    let mut tasks = lower(graph, choice, &machine, options).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let inputs = small::inputs(graph, 7);
+    let expected = run(graph, &inputs).expect("the reference runs");
+    for planned in [false, true] {
+        if planned {
+            plan_memory(&mut tasks);
+        }
+        verify(&tasks).unwrap_or_else(|e| panic!("{what}: {e}\n{}", print(&tasks)));
+        assert_eq!(parse(&print(&tasks), &tasks.ops).as_ref(), Ok(&tasks), "{what}");
+        for order in [Order::Rows, Order::Drawn(1), Order::Drawn(2)] {
+            let found = interpret(graph, &tasks, &inputs, order).expect("it runs");
+            assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+            for (name, value) in &expected {
+                // Exponentials are the only inexact operation in these graphs; bf16 rounds in every partial.
+                let scale = value.to_f64().iter().fold(1.0f64, |m, v| m.max(v.abs()));
+                let tolerance = if value.dtype() == DType::BF16 { 0.05 } else { 1e-5 };
+                let off = found[name].max_abs_difference(value);
+                assert!(off <= tolerance * scale, "{what}: `{name}` is off by {off}\n{}", print(&tasks));
+            }
+        }
+    }
+    for (least, arena) in peak(&tasks).into_iter().zip(&tasks.arenas) {
+        assert!(least <= *arena, "{what}: {least} live at once in {arena}");
+    }
+    tasks
+}
+
+/// Bytes that cross between devices.
+fn moved(tasks: &TaskGraph) -> u64 {
+    let received = |t: &&ein_task::task::Task| matches!(t.verb, Verb::Receive { .. });
+    tasks.tasks.iter().filter(received).map(|t| t.value.form.bytes(&t.value.region) as u64).sum()
+}
+
+fn kernels(tasks: &TaskGraph, device: u16) -> usize {
+    let own = |t: &&ein_task::task::Task| t.device == DeviceId(device) && matches!(t.verb, Verb::Kernel { .. });
+    tasks.tasks.iter().filter(own).count()
+}
+
+#[test]
+fn drawn_choices() {
+    for (name, graph) in small::all() {
+        for devices in [1, 2, 3, 5] {
+            for seed in 0..8 {
+                let placements = [Placement::Anywhere, Placement::Replicated, Placement::Device(DeviceId(0))];
+                let options = Options {
+                    outputs: placements[seed as usize % 3],
+                    wide_partials: seed % 2 == 1,
+                    ..Options::default()
+                };
+                let choice = drawn(&graph, devices, 100 * devices as u64 + seed);
+                check(&format!("{name} on {devices}, seed {seed}"), &graph, &choice, devices, &options);
+            }
+        }
+    }
+}
+
+#[test]
+fn one_label_cut() {
+    let cases: [(&str, Graph, &[(&str, &str)]); 6] = [
+        ("rows", small::matmul(5, 7, 6), &[("y", "i")]),
+        ("columns", small::matmul(5, 7, 6), &[("y", "j")]),
+        ("folded", small::matmul(5, 7, 6), &[("y", "k")]),
+        ("softmax rows", small::softmax(5, 9), &[("stats", "v"), ("p", "v"), ("moments", "v"), ("largest", "v")]),
+        ("keys", small::attention(true, false), &[("q", "n"), ("attention", "t"), ("y", "t")]),
+        ("vocabulary", small::tied(5, 11, 4), &[("x", "v"), ("logits", "v")]),
+    ];
+    for (what, graph, labels) in cases {
+        for devices in [1, 2, 3, 5, 7] {
+            check(what, &graph, &by_label(&graph, devices, labels), devices, &Options::default());
+        }
+    }
+}
+
+/// Megatron's way: hidden features cut, one fold of the partials of the second product.
+#[test]
+fn hidden_features_cut() {
+    let graph = small::mlp(6, 8, 12, DType::F32);
+    let named = |name| graph.find(name).expect("it is there");
+    for devices in [2, 3, 4, 6] {
+        let mut choice = by_label(&graph, devices, &[("up", "f"), ("act", "f"), ("down", "f"), ("sum", "s")]);
+        choice.homes.insert(named("w1"), held(&graph, named("w1"), 0, devices));
+        choice.homes.insert(named("w2"), held(&graph, named("w2"), 1, devices));
+        choice.homes.insert(named("down"), held(&graph, named("down"), 0, devices));
+        let tasks = check("megatron", &graph, &choice, devices, &Options::default());
+        // Every partial but the owner's crosses once: (p - 1) * 6 * 8 f32.
+        assert_eq!(moved(&tasks), (devices as u64 - 1) * 6 * 8 * 4, "{devices} devices");
+        choice.homes.insert(named("down"), Home::AsProduced);
+        let tasks = check("folded on the way", &graph, &choice, devices, &Options::default());
+        assert_eq!(moved(&tasks), (devices as u64 - 1) * 6 * 8 * 4, "{devices} devices");
+    }
+}
+
+#[test]
+fn nothing_moves_when_rows_stay() {
+    let graph = small::mlp(7, 8, 12, DType::F32);
+    let mut choice = by_label(&graph, 3, &[("up", "s"), ("act", "s"), ("down", "s"), ("sum", "s")]);
+    let x = graph.find("x").expect("it is there");
+    choice.homes.insert(x, held(&graph, x, 0, 3));
+    let tasks = check("rows", &graph, &choice, 3, &Options::default());
+    assert_eq!(moved(&tasks), 0);
+    assert!(tasks.tasks.iter().all(|t| !matches!(t.verb, Verb::Cut | Verb::Paste)), "{}", print(&tasks));
+    assert_eq!([0, 1, 2].map(|d| kernels(&tasks, d)), [4, 4, 4]);
+}
+
+#[test]
+fn a_device_without_work_has_no_rows() {
+    let graph = small::matmul(2, 3, 2);
+    let (x, w, y) = (0, 1, 2);
+    let id = ein_ir::graph::TensorId;
+    let mut choice = by_label(&graph, 4, &[("y", "i")]);
+    assert_eq!(even(2, 4), [1, 1, 0, 0]);
+    for t in [x, w] {
+        choice.homes.insert(id(t), everywhere(&graph, id(t), 2));
+    }
+    let tasks = check("two rows on four devices", &graph, &choice, 4, &Options::default());
+    assert_eq!([0, 1, 2, 3].map(|d| kernels(&tasks, d)), [1, 1, 0, 0]);
+    assert!(tasks.tasks.iter().all(|t| t.device.index() < 2));
+    assert_eq!(tasks.arenas.len(), 4);
+    assert_eq!(choice.decompositions[&id(y)], cut(&graph, id(y), "i", 4));
+}
+
+/// Keys that no query of a block sees are neither computed nor moved.
+#[test]
+fn causal_blocks_without_work_are_left_out() {
+    let graph = small::attention(true, false);
+    let attention = graph.find("attention").expect("it is there");
+    let choice = by_label(&graph, 7, &[("attention", "t")]);
+    // Seven keys and five queries: the keys of the last devices are seen by the last queries only, but every
+    // device has work. With queries cut too, the corner has none.
+    let tasks = check("keys", &graph, &choice, 7, &Options::default());
+    let attends = |t: &ein_task::task::Task| t.label == attention.0 && matches!(t.verb, Verb::Kernel { .. });
+    assert_eq!(tasks.tasks.iter().filter(|t| attends(t)).count(), 7);
+    let spec = graph.spec(attention).expect("it computes");
+    let mut blocks = Vec::new();
+    for queries in ein_tests::choices::strips(&spec.space(), 2, &[3, 2]) {
+        for region in ein_tests::choices::strips(&queries, 4, &[5, 2]) {
+            let devices = ein_task::machine::DeviceSet::one(DeviceId(blocks.len() as u16));
+            blocks.push(ein_plan::choice::Block { region, devices });
+        }
+    }
+    let mut choice = by_label(&graph, 4, &[]);
+    let decomposition = ein_plan::choice::Decomposition::new(&spec.space(), blocks).expect("they tile");
+    choice.decompositions.insert(attention, decomposition);
+    let tasks = check("corner", &graph, &choice, 4, &Options::default());
+    // Queries 0..3 see keys 0..5 only.
+    assert_eq!(tasks.tasks.iter().filter(|t| attends(t)).count(), 3);
+}
+
+#[test]
+fn the_same_choice_gives_the_same_text() {
+    for (name, graph) in small::all() {
+        let machine = Machine::by_name("3xcpu").expect("it ships");
+        let choice = drawn(&graph, 3, 5);
+        let text = || print(&lower(&graph, &choice, &machine, &Options::default()).expect("it lowers"));
+        assert_eq!(text(), text(), "{name}");
+    }
+}
