@@ -9,4 +9,5 @@ mod exchanges_tests;
 pub mod lower;
 pub mod needs;
 pub mod options;
+pub mod strategies;
 pub mod synthesis;
