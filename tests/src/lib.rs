@@ -2,4 +2,7 @@
 
 pub mod choices;
 pub mod interpret;
+pub mod random;
+mod random_kernel;
+mod random_view;
 pub mod small;
