@@ -5,7 +5,7 @@ use ein_ir::op::Op;
 use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule};
 use ein_plan::choice::{Block, Choice, Decomposition, Home};
-use ein_plan::needs::{output_sources, produced};
+use ein_plan::needs::{output_sources, produced, stacked};
 use ein_task::machine::{DeviceId, DeviceSet};
 use ein_task::relation::Held;
 
@@ -103,7 +103,10 @@ pub fn drawn(graph: &Graph, devices: usize, seed: u64) -> Choice {
     let mut choice = Choice::default();
     for tensor in graph.ids() {
         let whole = graph.ty(tensor).whole();
-        let free = vec![(true, 1); whole.rank()];
+        let mut free = vec![(true, 1); whole.rank()];
+        if stacked(graph, tensor).is_some() {
+            free[whole.rank() - 1].0 = false;
+        }
         if let Some(spec) = graph.spec(tensor) {
             let space = spec.space();
             let quantum = |r: &Rule| match r {

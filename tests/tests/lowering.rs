@@ -162,6 +162,7 @@ fn causal_blocks_without_work_are_left_out() {
     let mut choice = by_label(&graph, 4, &[]);
     let decomposition = ein_plan::choice::Decomposition::new(&spec.space(), blocks).expect("they tile");
     choice.decompositions.insert(attention, decomposition);
+    choice.homes.insert(attention, everywhere(&graph, attention, 4));
     let tasks = check("corner", &graph, &choice, 4, &Options::default());
     // Queries 0..3 see keys 0..5 only.
     assert_eq!(tasks.tasks.iter().filter(|t| attends(t)).count(), 3);
@@ -175,4 +176,84 @@ fn the_same_choice_gives_the_same_text() {
         let text = || print(&lower(&graph, &choice, &machine, &Options::default()).expect("it lowers"));
         assert_eq!(text(), text(), "{name}");
     }
+}
+
+/// Every spoiled row is refused.
+#[test]
+fn the_verifier_refuses_what_is_wrong() {
+    let graph = small::softmax(5, 9);
+    let labels = [("stats", "v"), ("p", "v"), ("moments", "v"), ("largest", "s")];
+    let good = check("good", &graph, &by_label(&graph, 3, &labels), 3, &Options::default());
+    let first = |verb: &str| good.tasks.iter().position(|t| t.verb.name() == verb).expect("there is one");
+    let last = |verb: &str| good.tasks.iter().rposition(|t| t.verb.name() == verb).expect("there is one");
+    let refuse = |expected: &str, spoil: &dyn Fn(&mut TaskGraph)| {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        let error = verify(&bad).expect_err(expected).to_string();
+        assert!(error.contains(expected), "`{error}` does not say `{expected}`");
+    };
+    let next = |n: usize| ein_task::task::TaskId(n as u32 + 1);
+    refuse("is not an earlier row", &|g| g.tasks[last("fold")].reads[0] = next(last("fold")));
+    refuse("is not an earlier row", &|g| g.tasks[last("fold")].after.push(next(last("fold"))));
+    refuse("on another device", &|g| g.tasks[last("fold")].device.0 = (g.tasks[last("fold")].device.0 + 1) % 3);
+    refuse("device 9 of 3", &|g| g.tasks[0].device.0 = 9);
+    refuse("external 7 of 1", &|g| g.tasks[first("feed")].verb = Verb::Feed { external: 7 });
+    refuse("the value", &|g| g.tasks[first("feed")].value.region.0[0].hi += 1);
+    refuse("the value", &|g| g.tasks[first("kernel")].value.region.0[0].hi -= 1);
+    refuse("is not stored", &|g| drop(g.tasks[first("kernel")].value.form.fields.pop()));
+    refuse("lacks part of a folded label", &|g| {
+        if let Verb::Kernel { finish, .. } = &mut g.tasks[first("kernel")].verb {
+            *finish = true;
+        }
+        let rank = g.tasks[first("kernel")].value.region.rank();
+        g.tasks[first("kernel")].value.form = ein_ir::monoid::Form::finished(DType::F32, rank);
+    });
+    refuse("operands", &|g| {
+        if let Verb::Kernel { operands, .. } = &mut g.tasks[first("kernel")].verb {
+            operands[0] = None;
+        }
+    });
+    refuse("what is folded", &|g| {
+        let read = g.tasks[last("fold")].reads[0];
+        let feed = g.tasks.iter().position(|t| t.device == g.task(read).device).expect("a feed");
+        g.tasks[last("fold")].reads[0] = ein_task::task::TaskId(feed as u32);
+    });
+    refuse("0 rows receive it", &|g| {
+        let receive = last("receive");
+        g.tasks[receive].verb = Verb::Feed { external: 0 };
+        g.tasks[receive].reads.clear();
+        g.tasks[receive].value.region = ein_ir::region::Region::of(&[(0, 0), (0, 0)]);
+        g.tasks.truncate(receive + 1);
+    });
+    refuse("halves of the move", &|g| {
+        let receive = &mut g.tasks[first("receive")];
+        receive.verb = Verb::Receive { from: receive.device };
+    });
+    refuse("exactly once", &|g| drop(g.tasks.remove(last("output"))));
+    refuse("exactly once", &|g| g.tasks.push(g.tasks[last("output")].clone()));
+    refuse("slot", &|g| g.tasks[first("kernel")].slot.offset += 1);
+    refuse("slot", &|g| g.tasks[first("kernel")].slot.bytes = 0);
+    refuse("slot", &|g| g.arenas = vec![ein_task::units::Bytes(64); 3]);
+    refuse("2 arenas for 3 devices", &|g| drop(g.arenas.pop()));
+    refuse("without waiting", &|g| {
+        let fed = g.tasks[first("feed")].slot.offset;
+        g.tasks[first("kernel")].slot.offset = fed;
+    });
+}
+
+/// Two devices swap values into the memory they send from: fine when messages are buffered, else each waits for
+/// the other to receive.
+#[test]
+fn moves_that_wait_for_each_other_are_refused() {
+    let text = "devices 2\nexternal 0 input \"x\" u8[64]\nlabel 0 \"x\"\narenas 64 64\n\
+                t0 d0 feed x0 -> [0:64] u8 slot 0+64 of 0\nt1 d1 feed x0 -> [0:64] u8 slot 0+64 of 0\n\
+                t2 d0 send d1 reads t0 -> [0:64] nothing of 0\nt3 d1 send d0 reads t1 -> [0:64] nothing of 0\n\
+                t4 d1 receive d0 reads t2 after t3 -> [0:64] u8 slot 0+64 of 0\n\
+                t5 d0 receive d1 reads t3 after t2 -> [0:64] u8 slot 0+64 of 0\n";
+    let error = verify(&parse(text, &[]).expect("it is right")).expect_err("a cycle");
+    assert!(error.to_string().contains("wait for each other"), "{error}");
+    // With memory of its own for one of them, nobody waits.
+    let roomy =
+        text.replace("arenas 64 64", "arenas 128 64").replace("after t2 -> [0:64] u8 slot 0", "-> [0:64] u8 slot 64");
+    assert_eq!(verify(&parse(&roomy, &[]).expect("it is right")), Ok(()));
 }

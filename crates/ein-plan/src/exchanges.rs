@@ -4,8 +4,11 @@
 //! per distinct list of needs among its readers that what is already there does not cover.
 
 use crate::choice::{Choice, Home};
-use crate::needs::{held_needs, home_relation, operand_needs, output_needs, output_sources, produced, working_blocks};
-use crate::options::{Options, Placement};
+use crate::needs::{
+    held_needs, home_relation, operand_needs, output_needs, output_sources, produced, stacked, working_blocks,
+};
+use crate::options::{Objective, Options, Placement};
+use crate::synthesis::Aim;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::Op;
 use ein_ir::region::{Region, tiles};
@@ -73,6 +76,12 @@ pub enum ChoiceError {
         /// The tensor's whole region.
         whole: Region,
     },
+    /// A home that cuts the axis which finishing adds.
+    #[error("the home of `{name}` cuts its last axis; it stacks fields that are folded together and stays whole")]
+    Stacked {
+        /// The source.
+        name: String,
+    },
     /// A device that the machine lacks.
     #[error("`{name}` uses device {device}, but the machine has {devices} devices")]
     Device {
@@ -94,6 +103,14 @@ pub enum ChoiceError {
 /// The question of handing `needs` out from `have`.
 pub fn hand_out(have: &Relation, needs: &[Need]) -> Exchange {
     Exchange { have: have.clone(), needs: needs.to_vec() }
+}
+
+/// What the programs of a plan are made for: the price and the lowering ask for the same ones.
+pub fn program_aim(options: &Options) -> Aim {
+    match options.objective {
+        Objective::Bytes => Aim::Bytes,
+        Objective::Time | Objective::Memory => Aim::Seconds,
+    }
 }
 
 /// Whether every need lies inside one finished block of `have`, or one box of a list already delivered, at its
@@ -246,6 +263,11 @@ pub fn validate(graph: &Graph, choice: &Choice, machine: &Machine) -> Result<(),
                 let fits = regions.iter().all(|r| r.rank() == whole.rank()) && tiles(&regions, &whole);
                 if !fits || held.iter().any(|h| h.devices.is_empty()) {
                     return Err(ChoiceError::Home { name: name(), whole });
+                }
+                if let Some(extent) = stacked(graph, tensor)
+                    && regions.iter().any(|r| r.0.last().is_some_and(|i| i.len() != extent))
+                {
+                    return Err(ChoiceError::Stacked { name: name() });
                 }
                 held.iter().try_for_each(|h| known(h.devices))?;
             }

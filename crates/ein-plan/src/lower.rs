@@ -8,7 +8,7 @@ mod pieces;
 mod program;
 
 use crate::choice::{Choice, Home};
-use crate::exchanges::{ChoiceError, Planned, Stage, exchanges};
+use crate::exchanges::{ChoiceError, Planned, Stage, exchanges, program_aim};
 use crate::needs::{home_relation, output_sources, produced_of, working_blocks};
 use crate::options::{Options, Placement};
 use crate::synthesis::SynthesisError;
@@ -173,7 +173,7 @@ impl<'a> Lowering<'a> {
     /// Answers an exchange and lowers its program.
     fn exchange(&mut self, planned: &Planned) -> Result<(), LowerError> {
         let name = || self.graph.node(planned.tensor).name.clone();
-        let program = self.programs.of(&planned.exchange, self.machine, name)?;
+        let program = self.programs.of(&planned.exchange, self.machine, program_aim(self.options), name)?;
         program::lower(&mut self.rows, planned.tensor, &planned.exchange, &program);
         Ok(())
     }

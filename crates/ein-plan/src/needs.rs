@@ -8,7 +8,7 @@ use crate::options::{Options, Placement};
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
-use ein_ir::region::Region;
+use ein_ir::region::{Interval, Region};
 use ein_ir::spec::Spec;
 use ein_task::exchange::Need;
 use ein_task::machine::{DeviceSet, Machine};
@@ -16,6 +16,9 @@ use ein_task::relation::{Held, Relation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The boxes of source tensors behind a box of any tensor: sorted, without duplicates and empty boxes.
+///
+/// The last axis of stacked statistics, which finishing adds, is always needed whole: a pending value does not
+/// have it, so nothing could be cut there.
 pub fn source_boxes(graph: &Graph, tensor: TensorId, region: &Region) -> Vec<(TensorId, Region)> {
     let mut boxes = Vec::new();
     let mut open = vec![(tensor, region.clone())];
@@ -29,12 +32,26 @@ pub fn source_boxes(graph: &Graph, tensor: TensorId, region: &Region) -> Vec<(Te
                     open.extend(pull.input.map(|n| (node.inputs[n], pull.source)));
                 }
             }
-            Op::Input(_) | Op::Einsum(_) | Op::Kernel(_) => boxes.push((tensor, region)),
+            Op::Input(_) | Op::Einsum(_) | Op::Kernel(_) => {
+                let mut region = region;
+                if let (Some(extent), Some(last)) = (stacked(graph, tensor), region.0.last_mut()) {
+                    *last = Interval::new(0, extent);
+                }
+                boxes.push((tensor, region));
+            }
         }
     }
     boxes.sort_unstable();
     boxes.dedup();
     boxes
+}
+
+/// The extent of a tensor's last axis if finishing adds it, so that it is never cut.
+pub fn stacked(graph: &Graph, tensor: TensorId) -> Option<usize> {
+    match &graph.node(tensor).op {
+        Op::Einsum(e) if e.folds() => e.monoid.stacked(),
+        Op::Einsum(_) | Op::Kernel(_) | Op::Input(_) | Op::View(_) => None,
+    }
 }
 
 /// The source tensors behind a tensor; itself if it is one.
