@@ -72,14 +72,13 @@ fn tensor<'a, T: Score>(piece: &Piece<'a>, needs: &Region, buffer: &'a mut Vec<T
         return Err(Cause::malformed(format!("attention reads {needs} of an operand stored as {}", piece.region)));
     }
     let elements = piece.elements(0);
-    let data = match T::slice(elements) {
-        Some(v) => v,
-        None => {
-            buffer.clear();
-            buffer.resize(piece.region.volume(), T::default());
-            T::load(elements, 0, buffer);
-            buffer
-        }
+    let data = if let Some(v) = T::slice(elements) {
+        v
+    } else {
+        buffer.clear();
+        buffer.resize(piece.region.volume(), T::default());
+        T::load(elements, 0, buffer);
+        buffer
     };
     Ok(Tensor { data, origin: piece.region.origin(), steps: strides(&piece.region.shape()) })
 }
@@ -175,7 +174,9 @@ fn run<T: Score>(
         let at = ((group.batch - b.lo) * h.len() + first_head - h.lo) * s.len() + first_query - s.lo;
         if finish {
             for (row, sum) in acc.chunks_mut(wide.max(1)).zip(&sums[..rows]) {
-                row.iter_mut().for_each(|x| *x = x.over(*sum));
+                for x in row {
+                    *x = x.over(*sum);
+                }
             }
             T::store(&acc[..rows * wide], result.dtype(0), result.bytes(0), at * wide);
         } else {
@@ -251,7 +252,7 @@ fn step<T: Score>(
         let (own, unseen) = score[row * KEYS..][..n].split_at_mut(limit);
         unseen.fill(T::default());
         hidden |= limit < n;
-        own.iter_mut().for_each(|x| *x = x.times(scale));
+        T::scale_all(own, scale);
         if let Some((mask, axes)) = mask {
             let index = [group.batch, head, query, keys.lo];
             let at = mask.at([0, 1, 2, 3].map(|n| if axes[n] { index[n] } else { 0 })) as usize;
@@ -260,8 +261,8 @@ fn step<T: Score>(
             } else {
                 added[..limit].fill(mask.data[at]);
             }
-            own.iter_mut().zip(&added).for_each(|(x, m)| *x = x.plus(*m));
-            hidden |= own.iter().any(|x| *x == lowest);
+            T::add_all(own, &added);
+            hidden |= own.contains(&lowest);
         }
         if limit == 0 {
             continue;
@@ -276,7 +277,7 @@ fn step<T: Score>(
         let old = if tops[row] == lowest { T::default() } else { sums[row].times(weight) };
         sums[row] = old.plus(T::reduce(Fold::Sum, &mut partial));
         if top != tops[row] && tops[row] != lowest {
-            acc[row * wide..][..wide].iter_mut().for_each(|x| *x = x.times(weight));
+            T::scale_all(&mut acc[row * wide..][..wide], weight);
         }
         tops[row] = top;
     }

@@ -1,4 +1,6 @@
 //! Conversions between element types, a run at a time.
+// Loops are compiled once for every set of instructions: only what is inlined is.
+#![allow(clippy::inline_always)]
 
 use super::piece::Elements;
 use bytemuck::{cast_slice, cast_slice_mut};

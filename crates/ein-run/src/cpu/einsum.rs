@@ -76,9 +76,9 @@ pub(crate) fn einsum(
     let indices = vec![0; labels.rank()];
     let mut job = Job { e, exact, target, pieces: &pieces, base, indices, state };
     if e.folds() && by_rows(&free, &folded) {
-        job.rows(free, folded, result);
+        job.rows(&free, folded, result);
     } else {
-        job.columns(free, folded, result);
+        job.columns(free, &folded, result);
     }
     Ok(())
 }
@@ -144,10 +144,10 @@ impl<'a> Job<'a> {
     }
 
     /// Lanes are results.
-    fn columns(&mut self, free: Vec<Axis>, folded: Vec<Axis>, result: &mut PieceMut<'_>) {
+    fn columns(&mut self, free: Vec<Axis>, folded: &[Axis], result: &mut PieceMut<'_>) {
         let mut lanes = self.lanes(free);
         let outputs = lanes.volume();
-        let steps = self.steps(&folded);
+        let steps = self.steps(folded);
         let points: usize = folded.iter().map(|a| a.extent).product();
         let extents: Vec<usize> = folded.iter().map(|a| a.extent).collect();
         let mut base = self.base.clone();
@@ -162,7 +162,7 @@ impl<'a> Job<'a> {
                 let mut odometer = Odometer::new(extents.clone());
                 loop {
                     shift(&self.base, &steps, odometer.at(), &mut base);
-                    self.set_indices(&folded, odometer.at());
+                    self.set_indices(folded, odometer.at());
                     let join = lanes.evaluate(&base, &self.indices);
                     if same {
                         self.state.add(pass, join, n);
@@ -186,10 +186,10 @@ impl<'a> Job<'a> {
     }
 
     /// Lanes are the folded indices of one result.
-    fn rows(&mut self, free: Vec<Axis>, folded: Vec<Axis>, result: &mut PieceMut<'_>) {
+    fn rows(&mut self, free: &[Axis], folded: Vec<Axis>, result: &mut PieceMut<'_>) {
         let mut lanes = self.lanes(folded);
         let points = lanes.volume();
-        let steps = self.steps(&free);
+        let steps = self.steps(free);
         let mut outer = Odometer::new(free.iter().map(|a| a.extent).collect());
         let mut base = self.base.clone();
         let mut value = Lane::new(self.target);
@@ -200,7 +200,7 @@ impl<'a> Job<'a> {
         self.state.start(BLOCK.min(outputs), points);
         loop {
             shift(&self.base, &steps, outer.at(), &mut base);
-            self.set_indices(&free, outer.at());
+            self.set_indices(free, outer.at());
             row.start(1, points);
             for pass in 0..row.passes() {
                 row.wide_start(pass);

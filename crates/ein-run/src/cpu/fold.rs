@@ -1,4 +1,6 @@
 //! Folding: vector loops for every monoid, and the fold of stored partials.
+// Loops are compiled once for every set of instructions: only what is inlined is.
+#![allow(clippy::inline_always)]
 
 use super::convert::{self, wide};
 use super::lanes::{self, BLOCK, Lane};
@@ -155,31 +157,46 @@ impl Number for i64 {
 
 /// Types of statistics.
 pub(crate) trait Statistic: Number {
-    /// `m2[k] += (values[k] - mean(k))²`.
-    fn squares(m2: &mut [Self], values: &[Self], mean: impl Fn(usize) -> Self);
-    /// `sum[k] += exp(values[k] - top(k))`, where a minus infinity adds nothing.
-    fn weights(sum: &mut [Self], values: &[Self], top: impl Fn(usize) -> Self);
+    /// `m2[k] += (values[k] - mean[k])²`.
+    fn squares(m2: &mut [Self], values: &[Self], mean: &[Self]);
+    /// `sum[k] += exp(values[k] - top[k])`, where a minus infinity adds nothing.
+    fn weights(sum: &mut [Self], values: &[Self], top: &[Self]);
+    /// `values[k] = (values[k] - mean)²`.
+    fn deviations(values: &mut [Self], mean: Self);
     /// `values[k] = exp(values[k] - top)`, 0 where a value is minus infinity.
     fn exps(values: &mut [Self], top: Self);
     /// `exp(own - all)`, 0 where `own` is minus infinity.
     fn scale(own: Self, all: Self) -> Self;
 }
 
+/// `exp(own - all)`, 0 where `own` is minus infinity.
+#[inline(always)]
+fn weight(own: f32, all: f32) -> f32 {
+    let weight = math::exp(own - all);
+    if own == f32::NEG_INFINITY { 0.0 } else { weight }
+}
+
 impl Statistic for f32 {
-    fn squares(m2: &mut [Self], values: &[Self], mean: impl Fn(usize) -> Self) {
+    fn squares(m2: &mut [Self], values: &[Self], mean: &[Self]) {
         wide!({
-            for (k, (m2, &v)) in m2.iter_mut().zip(values).enumerate() {
-                let apart = v - mean(k);
-                *m2 += apart * apart;
+            for ((m2, &v), &mean) in m2.iter_mut().zip(values).zip(mean) {
+                *m2 += (v - mean) * (v - mean);
             }
         });
     }
 
-    fn weights(sum: &mut [Self], values: &[Self], top: impl Fn(usize) -> Self) {
+    fn weights(sum: &mut [Self], values: &[Self], top: &[Self]) {
         wide!({
-            for (k, (sum, &v)) in sum.iter_mut().zip(values).enumerate() {
-                let weight = math::exp(v - top(k));
-                *sum += if v == f32::NEG_INFINITY { 0.0 } else { weight };
+            for ((sum, &v), &top) in sum.iter_mut().zip(values).zip(top) {
+                *sum += weight(v, top);
+            }
+        });
+    }
+
+    fn deviations(values: &mut [Self], mean: Self) {
+        wide!({
+            for v in values.iter_mut() {
+                *v = (*v - mean) * (*v - mean);
             }
         });
     }
@@ -187,32 +204,39 @@ impl Statistic for f32 {
     fn exps(values: &mut [Self], top: Self) {
         wide!({
             for v in values.iter_mut() {
-                let weight = math::exp(*v - top);
-                *v = if *v == f32::NEG_INFINITY { 0.0 } else { weight };
+                *v = weight(*v, top);
             }
         });
     }
 
     fn scale(own: Self, all: Self) -> Self {
-        if own == f32::NEG_INFINITY { 0.0 } else { math::exp(own - all) }
+        weight(own, all)
     }
 }
 
 impl Statistic for f64 {
-    fn squares(m2: &mut [Self], values: &[Self], mean: impl Fn(usize) -> Self) {
-        for (k, (m2, &v)) in m2.iter_mut().zip(values).enumerate() {
-            *m2 += (v - mean(k)) * (v - mean(k));
+    fn squares(m2: &mut [Self], values: &[Self], mean: &[Self]) {
+        for ((m2, &v), &mean) in m2.iter_mut().zip(values).zip(mean) {
+            *m2 += (v - mean) * (v - mean);
         }
     }
 
-    fn weights(sum: &mut [Self], values: &[Self], top: impl Fn(usize) -> Self) {
-        for (k, (sum, &v)) in sum.iter_mut().zip(values).enumerate() {
-            *sum += Self::scale(v, top(k));
+    fn weights(sum: &mut [Self], values: &[Self], top: &[Self]) {
+        for ((sum, &v), &top) in sum.iter_mut().zip(values).zip(top) {
+            *sum += Self::scale(v, top);
+        }
+    }
+
+    fn deviations(values: &mut [Self], mean: Self) {
+        for v in values {
+            *v = (*v - mean) * (*v - mean);
         }
     }
 
     fn exps(values: &mut [Self], top: Self) {
-        values.iter_mut().for_each(|v| *v = Self::scale(*v, top));
+        for v in values {
+            *v = Self::scale(*v, top);
+        }
     }
 
     fn scale(own: Self, all: Self) -> Self {
@@ -302,6 +326,10 @@ fn plain(fold: Fold, pieces: &[Piece<'_>], result: &mut PieceMut<'_>) {
 /// What statistics are computed in: `f32` and `f64`.
 pub(crate) trait Real: Statistic + Into<f64> + Default + PartialEq {
     fn from_f64(value: f64) -> Self;
+    /// `values[k] *= by`.
+    fn scale_all(values: &mut [Self], by: Self);
+    /// `values[k] += add[k]`.
+    fn add_all(values: &mut [Self], add: &[Self]);
     fn load(from: Elements<'_>, at: usize, out: &mut [Self]);
     fn store(values: &[Self], dtype: DType, out: &mut [u8], at: usize);
     fn plus(self, other: Self) -> Self;
@@ -313,6 +341,20 @@ pub(crate) trait Real: Statistic + Into<f64> + Default + PartialEq {
 macro_rules! real {
     ($t:ty, $load:path, $store:path) => {
         impl Real for $t {
+            fn scale_all(values: &mut [Self], by: Self) {
+                wide!({
+                    for v in values.iter_mut() {
+                        *v *= by;
+                    }
+                });
+            }
+            fn add_all(values: &mut [Self], add: &[Self]) {
+                wide!({
+                    for (v, &a) in values.iter_mut().zip(add) {
+                        *v += a;
+                    }
+                });
+            }
             fn from_f64(value: f64) -> Self {
                 value as $t
             }

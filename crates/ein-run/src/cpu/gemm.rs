@@ -55,8 +55,13 @@ fn inside(len: usize, at: i64, extents: [usize; 2], steps: [i64; 2]) -> bool {
 /// Whether two different elements of an `extents` matrix never are the same memory.
 fn distinct(extents: [usize; 2], steps: [i64; 2]) -> bool {
     let [(m, r), (n, c)] = [0, 1].map(|x| (extents[x] as i128, i128::from(steps[x].unsigned_abs())));
-    let apart = |m: i128, r: i128, n: i128, c: i128| r > 0 && (n <= 1 || c >= m * r);
-    (m <= 1 && n <= 1) || (m <= 1 && c > 0) || (n <= 1 && r > 0) || apart(m, r, n, c) || apart(n, c, m, r)
+    let apart = |m: i128, r: i128, c: i128| r > 0 && c >= m * r;
+    match (m <= 1, n <= 1) {
+        (true, true) => true,
+        (true, false) => c > 0,
+        (false, true) => r > 0,
+        (false, false) => apart(m, r, c) || apart(n, c, r),
+    }
 }
 
 /// `out = a b`, or `out += a b` when `add`; `a` is `m` by `k`, `b` is `k` by `n`. One thread, and the same

@@ -1,4 +1,6 @@
 //! Evaluates a scalar expression for a block of points at once, row by row.
+// Loops are compiled once for every set of instructions: only what is inlined is.
+#![allow(clippy::inline_always)]
 
 use super::convert::{round_bf16, to_f32, to_f64, wide};
 use super::math;
@@ -59,7 +61,7 @@ struct Segment {
 /// An expression with memory for its rows.
 pub(crate) struct Lanes<'a> {
     rows: Vec<(Row, DType)>,
-    lanes: Vec<Lane>,
+    values: Vec<Lane>,
     operands: &'a [Elements<'a>],
     axes: Vec<Axis>,
     odometer: Odometer,
@@ -79,15 +81,15 @@ impl<'a> Lanes<'a> {
         if axes.is_empty() {
             axes.push(Axis { extent: 1, steps: vec![0; operands.len()], label: None });
         }
-        let mut lanes: Vec<Lane> = rows.iter().map(|r| Lane::new(r.1)).collect();
-        for (&(row, dtype), lane) in rows.iter().zip(&mut lanes) {
+        let mut values: Vec<Lane> = rows.iter().map(|r| Lane::new(r.1)).collect();
+        for (&(row, dtype), lane) in rows.iter().zip(&mut values) {
             if let Row::Const(value) = row {
                 constant(value, dtype, lane);
             }
         }
         // The last axis is walked in runs, the others by the odometer.
         let odometer = Odometer::new(axes.iter().map(|a| a.extent).collect());
-        Self { rows, lanes, operands, axes, odometer, segments: Vec::new(), used: 0, points: 0 }
+        Self { rows, values, operands, axes, odometer, segments: Vec::new(), used: 0, points: 0 }
     }
 
     /// Number of points of all axes.
@@ -124,7 +126,7 @@ impl<'a> Lanes<'a> {
     /// Evaluates the block with the operands at `base` and the indices `outer` of labels that are no axis.
     pub(crate) fn evaluate(&mut self, base: &[i64], outer: &[i64]) -> &Lane {
         for row in 0..self.rows.len() {
-            let (done, rest) = self.lanes.split_at_mut(row);
+            let (done, rest) = self.values.split_at_mut(row);
             let out = &mut rest[0];
             let (what, dtype) = self.rows[row];
             let n = self.points;
@@ -154,7 +156,7 @@ impl<'a> Lanes<'a> {
                 Row::Cast(x) => cast(&done[x], out, dtype, n),
             }
         }
-        self.lanes.last().expect("an expression has a row")
+        self.values.last().expect("an expression has a row")
     }
 }
 

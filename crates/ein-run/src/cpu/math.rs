@@ -2,6 +2,8 @@
 //!
 //! Only additions, multiplications, divisions, bit shifts and selections are used, never a fused
 //! multiply-add: the bits are the same whatever instructions the machine has.
+// Loops over these are compiled once for every set of instructions: only what is inlined is.
+#![allow(clippy::inline_always)]
 
 /// `log2 e`.
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -81,13 +83,13 @@ pub(crate) fn erf(x: f32) -> f32 {
     // 1 - exp(-x²) times exp(x²) erfc x, interpolated at Chebyshev points of 1 / (1 + x/2) for 0.95 < x < 4.1.
     let t = 1.0 / (1.0 + 0.5 * a);
     let q = 0.010_707_965;
-    let q = q * t + 0.076_919_226;
+    let q = q * t + 0.076_919_23;
     let q = q * t - 0.398_311_16;
     let q = q * t + 0.492_367_62;
-    let q = q * t - 0.060_896_488;
+    let q = q * t - 0.060_896_49;
     let q = q * t + 0.331_479_6;
     let q = q * t + 0.263_552_34;
-    let q = q * t + 0.284_394_08;
+    let q = q * t + 0.284_394_1;
     let q = q * t - 0.000_124_003_38;
     let far = 1.0 - exp(-s) * q;
     let value = if a < 1.0 { near } else { far };

@@ -2,7 +2,7 @@
 
 use super::convert;
 use super::fold::{self, Fold, Number, Statistic, WIDE};
-use super::lanes::Lane;
+use super::lanes::{BLOCK, Lane};
 use super::piece::PieceMut;
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Monoid;
@@ -44,10 +44,10 @@ impl State {
     /// How values are combined in a pass.
     fn fold(&self, pass: usize) -> Fold {
         match (self.monoid, pass) {
-            (Monoid::Sum | Monoid::Moments, 0) => Fold::Sum,
             (Monoid::Max | Monoid::SoftMax | Monoid::Attend, 0) => Fold::Max,
             (Monoid::Min, _) => Fold::Min,
             (Monoid::Prod, _) => Fold::Prod,
+            // Sums, counts, and in a second pass the distances from a mean or a maximum.
             (Monoid::Sum | Monoid::Max | Monoid::Moments | Monoid::SoftMax | Monoid::Attend, _) => Fold::Sum,
         }
     }
@@ -76,16 +76,16 @@ impl State {
             (_, 0, Lane::F64(acc), _, Lane::F64(v)) => f64::fold(fold, &mut acc[..n], &v[..n]),
             (_, 0, Lane::Int(acc), _, Lane::Int(v)) => i64::fold(fold, &mut acc[..n], &v[..n]),
             (Monoid::Moments, _, Lane::F32(mean), Lane::F32(m2), Lane::F32(v)) => {
-                f32::squares(&mut m2[..n], &v[..n], |k| mean[k]);
+                f32::squares(&mut m2[..n], &v[..n], mean);
             }
             (Monoid::Moments, _, Lane::F64(mean), Lane::F64(m2), Lane::F64(v)) => {
-                f64::squares(&mut m2[..n], &v[..n], |k| mean[k]);
+                f64::squares(&mut m2[..n], &v[..n], mean);
             }
             (_, _, Lane::F32(top), Lane::F32(sum), Lane::F32(v)) => {
-                f32::weights(&mut sum[..n], &v[..n], |k| top[k]);
+                f32::weights(&mut sum[..n], &v[..n], top);
             }
             (_, _, Lane::F64(top), Lane::F64(sum), Lane::F64(v)) => {
-                f64::weights(&mut sum[..n], &v[..n], |k| top[k]);
+                f64::weights(&mut sum[..n], &v[..n], top);
             }
             _ => unreachable!("statistics are of floats"),
         }
@@ -116,17 +116,23 @@ impl State {
             (None, Lane::F32(w), _, Lane::F32(v)) => f32::wide_fold(fold, w, &v[..n]),
             (None, Lane::F64(w), _, Lane::F64(v)) => f64::wide_fold(fold, w, &v[..n]),
             (None, Lane::Int(w), _, Lane::Int(v)) => i64::wide_fold(fold, w, &v[..n]),
-            (Some(Monoid::Moments), Lane::F32(w), Lane::F32(mean), Lane::F32(v)) => {
-                v[..n].chunks(WIDE).for_each(|v| f32::squares(&mut w[..v.len()], v, |_| mean[0]));
+            (Some(monoid), Lane::F32(w), Lane::F32(first), Lane::F32(v)) => {
+                let mut apart = [0.0f32; BLOCK];
+                apart[..n].copy_from_slice(&v[..n]);
+                match monoid {
+                    Monoid::Moments => f32::deviations(&mut apart[..n], first[0]),
+                    _ => f32::exps(&mut apart[..n], first[0]),
+                }
+                f32::wide_fold(fold, w, &apart[..n]);
             }
-            (Some(Monoid::Moments), Lane::F64(w), Lane::F64(mean), Lane::F64(v)) => {
-                v[..n].chunks(WIDE).for_each(|v| f64::squares(&mut w[..v.len()], v, |_| mean[0]));
-            }
-            (Some(_), Lane::F32(w), Lane::F32(top), Lane::F32(v)) => {
-                v[..n].chunks(WIDE).for_each(|v| f32::weights(&mut w[..v.len()], v, |_| top[0]));
-            }
-            (Some(_), Lane::F64(w), Lane::F64(top), Lane::F64(v)) => {
-                v[..n].chunks(WIDE).for_each(|v| f64::weights(&mut w[..v.len()], v, |_| top[0]));
+            (Some(monoid), Lane::F64(w), Lane::F64(first), Lane::F64(v)) => {
+                let mut apart = [0.0f64; BLOCK];
+                apart[..n].copy_from_slice(&v[..n]);
+                match monoid {
+                    Monoid::Moments => f64::deviations(&mut apart[..n], first[0]),
+                    _ => f64::exps(&mut apart[..n], first[0]),
+                }
+                f64::wide_fold(fold, w, &apart[..n]);
             }
             _ => unreachable!("statistics are of floats"),
         }

@@ -1,0 +1,110 @@
+//! What the CPU device's kernels reach, on one device: `cargo run --release -p ein-run --example rates`.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{Build, integers};
+use ein_ir::dtype::DType;
+use ein_ir::einsum::{Access, Einsum, Label};
+use ein_ir::expr::{Binary, Expr, Unary};
+use ein_ir::graph::TensorType;
+use ein_ir::kernel::{Attention, Kernel};
+use ein_ir::monoid::Monoid;
+use ein_ir::op::{InputKind, Op};
+use ein_ir::region::Region;
+use ein_run::Executor;
+use std::collections::BTreeMap;
+
+/// Runs an operation whole, a few times, and prints its best rate.
+fn measure(name: &str, op: Op, dtype: DType, shapes: &[&[usize]], unit: &str, amount: f64) {
+    let types: Vec<TensorType> = shapes.iter().map(|s| TensorType::new(dtype, *s)).collect();
+    let spec = op.spec(&vec![dtype; shapes.len()]).expect("it computes");
+    let shape = spec.result_region(&spec.space()).shape();
+    let mut b = Build::new(1);
+    let inputs: Vec<usize> =
+        (0..shapes.len()).map(|n| b.external(&format!("x{n}"), InputKind::Input, dtype, shapes[n])).collect();
+    let row = b.op(name, op, &types, TensorType::new(spec.dtype, shape.clone()));
+    let feeds: Vec<_> = inputs.iter().map(|&n| b.feed(0, n, Region::whole(shapes[n]))).collect();
+    let done = b.kernel(0, row, spec.space(), true, &feeds);
+    b.output("y", spec.dtype, &shape, &[done]);
+    let mut executor = Executor::new(b.finish(), &BTreeMap::new()).expect("well formed");
+    let given: BTreeMap<_, _> =
+        (0..shapes.len()).map(|n| (format!("x{n}"), integers(dtype, shapes[n], n as u64))).collect();
+    let best = (0..30)
+        .map(|_| {
+            let run = executor.run(&given).expect("it runs");
+            let kernel = run.timeline.events.iter().find(|e| e.name.starts_with("kernel")).expect("one kernel");
+            kernel.end.0 - kernel.start.0
+        })
+        .fold(f64::INFINITY, f64::min);
+    println!("{name:<40} {:>10.3} ms {:>9.2} {unit}", best * 1e3, amount / best / 1e9);
+}
+
+fn contraction(spec: &str, dtype: DType, shapes: &[&[usize]], flops: f64) {
+    let e = Einsum::contraction(spec, shapes, dtype).expect("well formed");
+    let sizes: Vec<String> = shapes.iter().map(|s| format!("{s:?}")).collect();
+    measure(&format!("{spec} {dtype} {}", sizes.join(" ")), Op::Einsum(e), dtype, shapes, "GFLOP/s", flops);
+}
+
+fn map(name: &str, join: Expr, operands: usize, fold: Option<Monoid>) {
+    let (rows, columns) = (64, 4096);
+    let e = Einsum {
+        labels: vec![Label::new("i", rows), Label::new("j", columns)],
+        rank: if fold.is_some() { 1 } else { 2 },
+        accesses: vec![Access::labels(&[0, 1]); operands],
+        join,
+        monoid: fold.unwrap_or(Monoid::Sum),
+        dtype: DType::F32,
+    };
+    let shapes: Vec<&[usize]> = vec![&[64, 4096]; operands];
+    measure(name, Op::Einsum(e), DType::F32, &shapes, "Gelem/s", (rows * columns) as f64);
+}
+
+fn main() {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        contraction("ik,kj->ij", dtype, &[&[512, 512], &[512, 512]], 2.0 * 512f64.powi(3));
+    }
+    contraction("ik,jk->ij", DType::F32, &[&[512, 512], &[512, 512]], 2.0 * 512f64.powi(3));
+    contraction(
+        "bhsd,bhtd->bhst",
+        DType::F32,
+        &[&[2, 8, 256, 64], &[2, 8, 256, 64]],
+        2.0 * 16.0 * 256.0 * 256.0 * 64.0,
+    );
+    contraction("ik,jk->ij", DType::F32, &[&[1, 1024], &[1024, 1024]], 2.0 * 1024f64.powi(2));
+    let x = Expr::operand(DType::F32);
+    let unary = |f: Unary| {
+        let mut e = Expr::operand(DType::F32);
+        e.unary(f, 0).expect("a float function");
+        e
+    };
+    let mut add = x.clone();
+    let y = add.push_operand(1, DType::F32);
+    add.binary(Binary::Add, 0, y).expect("one type");
+    map("x + y", add, 2, None);
+    for f in [Unary::Exp, Unary::Tanh, Unary::Erf, Unary::Sigmoid, Unary::Sin, Unary::Log] {
+        map(&format!("{f:?}"), unary(f), 1, None);
+    }
+    map("row sums", x.clone(), 1, Some(Monoid::Sum));
+    map("row moments", x.clone(), 1, Some(Monoid::Moments));
+    map("row softmax statistics", x, 1, Some(Monoid::SoftMax));
+    for (queries, keys, causal) in [(256, 256, false), (256, 256, true), (1, 4096, true)] {
+        let a = Attention {
+            batch: 1,
+            heads: 8,
+            kv_heads: 2,
+            queries,
+            keys,
+            dim: 64,
+            value_dim: 64,
+            causal,
+            mask: None,
+            scale: 0.125f64.to_bits(),
+            dtype: DType::F32,
+        };
+        let flops = 4.0 * 8.0 * (queries * keys * 64) as f64 / if causal && queries > 1 { 2.0 } else { 1.0 };
+        let name = format!("attention {queries} x {keys}{}", if causal { " causal" } else { "" });
+        let shapes: [&[usize]; 3] = [&[1, 8, queries, 64], &[1, 2, keys, 64], &[1, 2, keys, 64]];
+        measure(&name, Op::Kernel(Kernel::Attention(a)), DType::F32, &shapes, "GFLOP/s", flops);
+    }
+}
