@@ -3,8 +3,11 @@
 
 use super::{Refusal, fixed};
 use crate::choice::{Choice, Home};
+use crate::exchanges::exchanges;
+use crate::lower::lower;
 use crate::needs::{operand_needs, produced, tidy};
 use crate::options::{Options, Placement, Strategy};
+use crate::synthesis::{Aim, synthesize_for};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr};
@@ -17,6 +20,8 @@ use ein_ir::spec::Role;
 use ein_ir::view::View;
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use ein_task::relation::Held;
+use ein_task::simulate::simulate;
+use ein_task::traffic::traffic;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy)]
@@ -415,6 +420,36 @@ fn strategies_move_what_they_are_known_to_move() {
     // The queries' three quarters that are not at home; half of the keys and values goes to each device, which
     // has a quarter of the tokens. What attention leaves goes home before it is handed out.
     check(Strategy::Ulysses, 2 * (3 * x / 4 + 2 * (4 * 3 * kv / 8)));
+}
+
+#[test]
+fn bytes_over_links_are_the_closed_forms() {
+    let graph = model(SMALL);
+    let machine = machine(4);
+    let options = Options::default();
+    let check = |strategy: Strategy, expected: usize| {
+        let choice = fixed(strategy, &graph, &machine, &options).unwrap();
+        let crossing = exchanges(&graph, &choice, &options, &machine).unwrap().into_iter().map(|p| {
+            let program = synthesize_for(&p.exchange, &machine, Aim::Bytes).unwrap();
+            traffic(&p.exchange, &program, &machine).bytes_total.0
+        });
+        assert_eq!(crossing.sum::<u64>(), expected as u64, "{}", strategy.name());
+        // And the choice can be lowered and run on the machine.
+        let tasks = lower(&graph, &choice, &machine, &options).unwrap();
+        let end = simulate(&tasks, &machine).makespan().0;
+        assert!(end > 0.0 && end < 1e-3, "{} takes {end} s", strategy.name());
+    };
+    let (p, x, kv, ids) = (4, 4 * 4 * 8 * 16, 4 * 4 * 8 * 8, 8 * 4 * 8);
+    let parameters: u64 = graph.inputs(InputKind::Parameter).iter().map(|&id| graph.ty(id).bytes()).sum();
+    check(Strategy::OneDevice, 0);
+    check(Strategy::Data, 0);
+    check(Strategy::FullyShardedData, (p - 1) * parameters as usize);
+    // Two all-reduces of 2 (p - 1) x a layer, and the ids to all.
+    check(Strategy::Tensor, 2 * 2 * 2 * (p - 1) * x + (p - 1) * ids);
+    // Each all-reduce in its two halves, and one more gathering for the output layer.
+    check(Strategy::TensorSequence, 2 * 2 * 2 * (p - 1) * x + (p - 1) * x);
+    // Queries, and what attention leaves, (p - 1) / p of them; each of a pair of devices the same keys and values.
+    check(Strategy::Ulysses, 2 * (2 * (p - 1) * x / p + 2 * 2 * (p - 1) * kv / p));
 }
 
 #[test]
