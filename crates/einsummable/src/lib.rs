@@ -4,11 +4,13 @@
 //! for a machine and runs it.
 
 mod expression;
-mod fuse;
 pub mod models;
 pub mod nn;
+pub mod synthetic;
 pub mod tensor;
+pub mod tokenizer;
 pub mod trace;
+pub mod weights;
 pub mod workloads;
 
 pub use ein_ir::dense::Dense;

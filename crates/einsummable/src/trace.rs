@@ -1,11 +1,10 @@
-//! From tensors to a graph: what the outputs need, in the order in which it was written, with chains of
-//! maps made one.
+//! From tensors to a graph: what the outputs need, in the order in which it was written, simplified.
 
-use crate::fuse::{Draft, fuse};
-use crate::tensor::{Tensor, TensorError};
+use crate::tensor::{Made, Tensor, TensorError};
 use ein_ir::dense::Dense;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::Op;
+use ein_ir::simplify::simplify;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -20,68 +19,56 @@ pub struct Traced {
 
 /// The graph of some outputs, each under a name.
 ///
-/// Elementwise operations that have one reader, which is elementwise or a reduction itself, become part of
-/// it: what is written as `(x + bias).gelu()` is one row. Nothing else is merged, so that every place
-/// where a decomposition could change stays visible to the planner.
+/// The graph is simplified ([`ein_ir::simplify`]): views become labels, and elementwise operations with one
+/// reader that is elementwise or a reduction itself become part of it. What is written as
+/// `(x + bias).gelu()` is one row. Products and statistics stay apart, for there a decomposition may change.
 pub fn trace(outputs: &[(&str, &Tensor)]) -> Result<Traced, TensorError> {
     let tensors = collect(outputs)?;
-    let position: BTreeMap<u64, usize> = tensors.iter().enumerate().map(|(n, t)| (t.serial(), n)).collect();
-    let mut drafts = Vec::new();
-    let mut external: BTreeMap<&str, usize> = BTreeMap::new();
-    // Inputs of one name are one row.
-    let mut same: Vec<usize> = (0..tensors.len()).collect();
-    for (n, tensor) in tensors.iter().enumerate() {
-        let made = tensor.made()?;
-        if let Op::Input(_) = made.op {
-            let name = tensor.explicit_name().unwrap_or("input");
-            let first = *external.entry(name).or_insert(n);
-            let other = tensors[first].made()?;
-            let equal_data = match (&made.data, &other.data) {
-                (None, None) => true,
-                (Some(a), Some(b)) => a == b,
-                _ => false,
-            };
-            if other.op != made.op || other.ty != made.ty || !equal_data {
-                let (first, second) = (other.ty.clone(), made.ty.clone());
-                return Err(TensorError::Input { name: name.into(), first, second });
-            }
-            same[n] = first;
-        }
-        drafts.push(Draft {
-            op: made.op.clone(),
-            inputs: made.inputs.iter().map(|t| same[position[&t.serial()]]).collect(),
-            name: tensor.explicit_name().map(str::to_owned),
-            method: made.method,
-        });
-    }
-    let results: Vec<usize> = outputs.iter().map(|(_, t)| same[position[&t.serial()]]).collect();
-    let used = fuse(&mut drafts, &results);
     let mut traced = Traced::default();
-    let mut ids: Vec<Option<TensorId>> = vec![None; drafts.len()];
+    let mut ids: BTreeMap<u64, TensorId> = BTreeMap::new();
+    let mut externals: BTreeMap<&str, &Tensor> = BTreeMap::new();
+    for tensor in tensors.iter().filter(|t| t.made().is_ok_and(|m| matches!(m.op, Op::Input(_)))) {
+        externals.entry(tensor.explicit_name().unwrap_or("input")).or_insert(tensor);
+    }
+    // Names of inputs are the user's; others give way to them.
+    let mut taken: BTreeSet<String> = externals.keys().map(|&n| n.to_owned()).collect();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    // Names of inputs are the user's and come first.
-    let mut taken: BTreeSet<String> = external.keys().map(|&n| n.to_owned()).collect();
-    for (n, draft) in drafts.iter().enumerate().filter(|&(n, _)| used[n]) {
-        let inputs: Vec<TensorId> = draft.inputs.iter().map(|&i| ids[i].expect("a used row reads used rows")).collect();
-        let base = draft.name.as_deref().unwrap_or(draft.method);
-        let id = match &draft.op {
+    for tensor in &tensors {
+        let made = tensor.made()?;
+        let inputs: Vec<TensorId> = made.inputs.iter().map(|t| ids[&t.serial()]).collect();
+        let base = tensor.explicit_name().unwrap_or(made.method);
+        let mut name = || unique(base, &mut taken, &mut counts);
+        let id = match &made.op {
             Op::Input(kind) => {
-                let made = tensors[n].made()?;
-                if let Some(data) = &made.data {
-                    traced.constants.insert(base.to_owned(), data.clone());
+                let first = externals[base];
+                check_same(base, first.made()?, made)?;
+                match ids.get(&first.serial()) {
+                    Some(&id) => id,
+                    None => traced.graph.input(base, *kind, made.ty.clone())?,
                 }
-                traced.graph.input(base, *kind, made.ty.clone())?
             }
-            Op::Einsum(e) => traced.graph.einsum(&unique(base, &mut taken, &mut counts), e.clone(), &inputs)?,
-            Op::View(v) => traced.graph.view(&unique(base, &mut taken, &mut counts), v.clone(), &inputs)?,
-            Op::Kernel(k) => traced.graph.kernel(&unique(base, &mut taken, &mut counts), k.clone(), &inputs)?,
+            Op::Einsum(e) => traced.graph.einsum(&name(), e.clone(), &inputs)?,
+            Op::View(v) => traced.graph.view(&name(), v.clone(), &inputs)?,
+            Op::Kernel(k) => traced.graph.kernel(&name(), k.clone(), &inputs)?,
         };
-        ids[n] = Some(id);
+        if let Some(data) = &made.data {
+            traced.constants.insert(base.to_owned(), data.clone());
+        }
+        ids.insert(tensor.serial(), id);
     }
-    for ((name, _), &row) in outputs.iter().zip(&results) {
-        traced.graph.output(name, ids[row].expect("results are used"))?;
+    for (name, tensor) in outputs {
+        traced.graph.output(name, ids[&tensor.serial()])?;
     }
+    traced.graph = simplify(&traced.graph);
     Ok(traced)
+}
+
+/// Inputs of one name are one row and so must be equal.
+fn check_same(name: &str, first: &Made, second: &Made) -> Result<(), TensorError> {
+    if first.op == second.op && first.ty == second.ty && first.data == second.data {
+        return Ok(());
+    }
+    Err(TensorError::Input { name: name.into(), first: first.ty.clone(), second: second.ty.clone() })
 }
 
 /// `base`, or `base_2`, `base_3`, … if it is taken.

@@ -108,9 +108,10 @@ impl BertLayer {
         let options = AttentionOptions { mask: Some(mask), ..AttentionOptions::default() };
         let attended = q.scaled_dot_product_attention(&k, &v, &options).named(&self.path.name("attention"));
         let dense = self.attention_output.merge_heads(&attended);
-        let x = self.attention_norm.forward(&dense.add(x));
-        let inner = self.act.forward(&self.intermediate.forward(&x));
-        self.output_norm.forward(&self.output.forward(&inner).add(&x))
+        let x = self.attention_norm.forward(&dense.add(x).named(&self.path.name("attention.residual")));
+        let inner = self.act.forward(&self.intermediate.forward(&x)).named(&self.path.name("intermediate"));
+        let x = self.output.forward(&inner).add(&x).named(&self.path.name("residual"));
+        self.output_norm.forward(&x)
     }
 
     fn parameters(&self) -> Vec<Tensor> {

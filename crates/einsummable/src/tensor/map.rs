@@ -2,7 +2,7 @@
 
 use super::promote::{result_type, with_scalar};
 use super::{Operand, Tensor, TensorError};
-use crate::expression::Copier;
+use crate::expression::ending;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr, ExprError, Literal, RowId, Unary};
@@ -73,7 +73,7 @@ pub(crate) fn map_over(
     let rows: Vec<RowId> = operands.iter().enumerate().map(|(n, t)| e.push_operand(n, t.dtype())).collect();
     let value = f(&mut e, &rows).map_err(|source| TensorError::Expr { operation: method, source })?;
     let dtype = e.dtype_of(value);
-    let join = Copier { expr: e }.finish(value);
+    let join = ending(&e, value);
     let einsum = Einsum { labels: letters(shape), rank: shape.len(), accesses, join, monoid: Monoid::Sum, dtype };
     Ok(Tensor::row_einsum(method, einsum, operands))
 }

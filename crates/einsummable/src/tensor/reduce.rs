@@ -2,7 +2,7 @@
 
 use super::map::{letters, map};
 use super::{Tensor, TensorError};
-use crate::expression::Copier;
+use crate::expression::ending;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum};
 use ein_ir::expr::{Binary, Expr, ExprError, RowId};
@@ -34,7 +34,7 @@ pub(crate) fn fold(
     let mut e = Expr::new();
     let row = e.push_operand(0, x.dtype());
     let value = f(&mut e, row).map_err(|source| TensorError::Expr { operation: method, source })?;
-    let join = Copier { expr: e }.finish(value);
+    let join = ending(&e, value);
     let einsum = Einsum { labels, rank: kept.len(), accesses: vec![access], join, monoid, dtype };
     Ok(Tensor::row_einsum(method, einsum, &[x]))
 }
