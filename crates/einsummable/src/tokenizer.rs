@@ -44,10 +44,9 @@ impl Tokenizer {
     /// Cuts texts to this many tokens, those that mark begin and end included.
     pub fn truncated(mut self, max_length: usize) -> Result<Self, TokenizerError> {
         let truncation = TruncationParams { max_length, ..TruncationParams::default() };
-        self.0.with_truncation(Some(truncation)).map_err(|e| TokenizerError::Text {
-            what: "truncation",
-            reason: e.to_string(),
-        })?;
+        self.0
+            .with_truncation(Some(truncation))
+            .map_err(|e| TokenizerError::Text { what: "truncation", reason: e.to_string() })?;
         Ok(self)
     }
 

@@ -78,7 +78,9 @@ pub enum WeightError {
         expected: Vec<usize>,
     },
     /// A tensor has a type that cannot be read.
-    #[error("tensor `{tensor}` is of type {found}, which is not supported; supported are F64, F32, BF16, F16, I64, I32, U8 and BOOL")]
+    #[error(
+        "tensor `{tensor}` is of type {found}, which is not supported; supported are F64, F32, BF16, F16, I64, I32, U8 and BOOL"
+    )]
     Type {
         /// The tensor.
         tensor: String,
@@ -177,7 +179,10 @@ impl Weights {
             return Err(format(format!("its header would be {header_length} bytes long")));
         }
         if header_length > length - 8 {
-            return Err(format(format!("its header would end at byte {}, the file ends at {length}", header_length + 8)));
+            return Err(format(format!(
+                "its header would end at byte {}, the file ends at {length}",
+                header_length + 8
+            )));
         }
         let mut header = vec![0; header_length as usize];
         file.read_exact_at(&mut header, 8).map_err(io)?;
@@ -334,7 +339,11 @@ fn runs(shape: &[usize], region: &Region) -> Vec<(usize, usize)> {
     for axis in 0..shape.len() {
         let interval = region.0[axis];
         let indices = if axis < inner { interval.lo..interval.hi } else { interval.lo..interval.lo + 1 };
-        starts = starts.iter().flat_map(|s| indices.clone().map(move |i| (s, i))).map(|(s, i)| s + i * strides[axis]).collect();
+        starts = starts
+            .iter()
+            .flat_map(|s| indices.clone().map(move |i| (s, i)))
+            .map(|(s, i)| s + i * strides[axis])
+            .collect();
     }
     starts.into_iter().map(|s| (s, length)).collect()
 }

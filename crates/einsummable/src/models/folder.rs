@@ -62,8 +62,7 @@ impl Folder {
         let file = path.join("config.json");
         let text = std::fs::read_to_string(&file)
             .map_err(|e| FolderError::File { path: file.clone(), reason: e.to_string() })?;
-        let config =
-            ModelConfig::parse(&text).map_err(|source| FolderError::Config { folder: path.into(), source })?;
+        let config = ModelConfig::parse(&text).map_err(|source| FolderError::Config { folder: path.into(), source })?;
         Ok(Self { path: path.into(), config, weights: Weights::open(path)? })
     }
 

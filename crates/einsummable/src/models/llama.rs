@@ -3,9 +3,12 @@
 use super::config::{ConfigError, Keys};
 use crate::nn::rotary::{Rotary, Scaling};
 use crate::nn::{Activation, Embedding, Linear, Module, ModuleList, RMSNorm, Scope};
-use crate::tensor::Tensor;
 use crate::tensor::attention::AttentionOptions;
+use crate::tensor::{Tensor, TensorError};
 use ein_ir::dtype::DType;
+use ein_ir::einsum::{Access, Einsum, Label};
+use ein_ir::expr::{Binary, Expr};
+use ein_ir::monoid::Monoid;
 use serde_json::Value;
 
 /// The sizes of a Llama model.
@@ -263,11 +266,43 @@ impl Llama {
     }
 }
 
+impl Llama {
+    fn hidden(&self, ids: &Tensor) -> Tensor {
+        self.layers.iter().fold(self.embed_tokens.forward(ids), |x, layer| layer.forward(&x))
+    }
+
+    /// Ids `[b, s]` and a position for each sequence, `[b]`, to the logits `[b, vocab]` of what follows there.
+    ///
+    /// The position is a value of the run, so one plan serves every length up to s: what stands after it is
+    /// not read.
+    pub fn next_token(&self, ids: &Tensor, position: &Tensor) -> Tensor {
+        let at = at_position(&self.hidden(ids), position).named("at_position");
+        self.lm_head.forward(&self.norm.forward(&at))
+    }
+}
+
+/// `out[b, e] = x[b, position[b], e]`, as a sum in which one term is not 0.
+fn at_position(x: &Tensor, position: &Tensor) -> Tensor {
+    Tensor::attempt(|| {
+        let dtype = x.ty()?.dtype;
+        let (b, s, e) = (x.size(0), x.size(1), x.size(2));
+        let labels = vec![Label::new("b", b), Label::new("e", e), Label::new("s", s)];
+        let mut join = Expr::new();
+        let (value, at) = (join.push_operand(0, dtype), join.push_operand(1, position.ty()?.dtype));
+        let here = join.index(2);
+        let zero = join.float(0.0, dtype);
+        let typed = join.binary(Binary::Eq, at, here).and_then(|same| join.select(same, value, zero));
+        typed.map_err(|source| TensorError::Expr { operation: "at_position", source })?;
+        let accesses = vec![Access::labels(&[0, 2, 1]), Access::labels(&[0])];
+        let einsum = Einsum { labels, rank: 2, accesses, join, monoid: Monoid::Sum, dtype };
+        Ok(Tensor::from_einsum("at_position", einsum, &[x, position]))
+    })
+}
+
 impl Module for Llama {
     /// Ids `[b, s]` to logits `[b, s, vocab]`.
     fn forward(&self, ids: &Tensor) -> Tensor {
-        let x = self.layers.iter().fold(self.embed_tokens.forward(ids), |x, layer| layer.forward(&x));
-        self.lm_head.forward(&self.norm.forward(&x))
+        self.lm_head.forward(&self.norm.forward(&self.hidden(ids)))
     }
 
     fn parameters(&self) -> Vec<Tensor> {

@@ -123,7 +123,11 @@ fn slices_are_read_once_and_converted() {
             assert!(message.contains(part), "`{part}` in: {message}");
         }
     };
-    check("model.layers.9.mlp.up_proj.weight", &[53, 40], &["no tensor `model.layers.9.mlp.up_proj.weight`", "layers.0"]);
+    check(
+        "model.layers.9.mlp.up_proj.weight",
+        &[53, 40],
+        &["no tensor `model.layers.9.mlp.up_proj.weight`", "layers.0"],
+    );
     check(name, &[40, 53], &[name, "[53, 40]", "[40, 53]"]);
 }
 
@@ -187,7 +191,8 @@ fn tokenizers_encode_and_decode() {
     for name in ["llama-tiny", "llama-gqa"] {
         let text = std::fs::read_to_string(fixture(name).join("expected.json")).unwrap();
         let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let list = |v: &serde_json::Value| v.as_array().unwrap().iter().map(|i| i.as_i64().unwrap()).collect::<Vec<_>>();
+        let list =
+            |v: &serde_json::Value| v.as_array().unwrap().iter().map(|i| i.as_i64().unwrap()).collect::<Vec<_>>();
         let tokenizer = Folder::open(&fixture(name).join("model")).unwrap().tokenizer().unwrap();
         let ids = tokenizer.encode(expected["text"]["text"].as_str().unwrap()).unwrap();
         assert_eq!(ids, list(&expected["text"]["ids"]), "{name}");

@@ -202,7 +202,11 @@ fn products_and_einsums() {
     check(&Tensor::einsum("i,i->", &[&count(&[5]), &count(&[5])]), &[], &[30.]);
     check(&Tensor::einsum("ij,ij->", &[&a, &a]), &[], &[55.]);
     check(&Tensor::einsum("i,j->ij", &[&count(&[2]), &count(&[3])]), &[2, 3], &[0., 0., 0., 0., 1., 2.]);
-    check(&Tensor::einsum("...ij,...jk->...ik", &[&count(&[2, 2, 3]), &b]), &[2, 2, 2], &[10., 13., 28., 40., 46., 67., 64., 94.]);
+    check(
+        &Tensor::einsum("...ij,...jk->...ik", &[&count(&[2, 2, 3]), &b]),
+        &[2, 2, 2],
+        &[10., 13., 28., 40., 46., 67., 64., 94.],
+    );
     check(&Tensor::einsum("i...->...", &[&a]), &[3], &[3., 5., 7.]);
     check(&Tensor::einsum("ij,jk,kl->il", &[&a, &b, &a]), &[2, 3], &[39., 62., 85., 120., 188., 256.]);
     check(&Tensor::einsum("ij,jk,k->", &[&a, &b, &c(&[2], &[1., 1.])]), &[], &[91.]);

@@ -2,7 +2,7 @@
 
 use super::{c, count};
 use ein_ir::op::Op;
-use einsummable::nn::{LayerNorm, Linear, Module, RMSNorm, SiLU, Scope, Sequential};
+use einsummable::nn::{LayerNorm, Linear, Module, RMSNorm, Scope, Sequential, SiLU};
 use einsummable::{AttentionOptions, DType, Dense, Gelu, Tensor, TensorError, trace};
 
 fn x(shape: &[usize]) -> Tensor {
@@ -45,7 +45,7 @@ fn shapes_broadcast_as_in_pytorch() {
     check(&[5, 1, 4, 1], &[3, 1, 1], Some(&[5, 3, 4, 1]));
     check(&[0], &[1], Some(&[0]));
     check(&[2], &[3], None);
-    check(&[2, 1], &[8, 4, 3], Some(&[8, 2, 3]).filter(|_| false));
+    check(&[2, 1], &[8, 4, 3], None);
     check(&[0], &[2], None);
 }
 
