@@ -152,6 +152,47 @@ fn mistakes_are_named() {
 }
 
 #[test]
+fn spoiled_files_are_refused_or_read_back_and_never_panic() {
+    let mut state = 7_u64;
+    let mut draw = |n: usize| {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n as u64) as usize
+    };
+    let (mut good, mut bad) = (0, 0);
+    for name in ["dgx-1v", "pcie-8", "2x8xa100", "unequal"] {
+        let file = Machine::file(name).unwrap();
+        let lines: Vec<&str> = file.lines().filter(|l| !l.starts_with('#')).collect();
+        for _ in 0..200 {
+            let mut spoiled: Vec<String> = lines.iter().map(ToString::to_string).collect();
+            let (at, other) = (draw(lines.len()), draw(lines.len()));
+            match draw(4) {
+                0 => drop(spoiled.remove(at)),
+                1 => spoiled.insert(at, lines[other].into()),
+                2 => spoiled.swap(at, other),
+                _ => {
+                    let digit = ["0", "1", "9", "-", "18446744073709551616", "e9"][draw(6)];
+                    spoiled[at] = spoiled[at].replacen(|c: char| c.is_ascii_digit(), digit, 1);
+                }
+            }
+            match Machine::parse(&spoiled.join("\n")) {
+                Ok(machine) => {
+                    good += 1;
+                    assert_eq!(Machine::parse(&machine.to_text()).as_ref(), Ok(&machine));
+                }
+                Err(error) => {
+                    bad += 1;
+                    assert!(!error.to_string().is_empty());
+                }
+            }
+        }
+    }
+    assert!(good > 50 && bad > 50, "{good} were read and {bad} refused: the test tries both");
+}
+
+#[test]
 fn selections_keep_relaying_hosts() {
     let dgx = Machine::by_name("dgx-1v").unwrap();
     let check = |m: &Machine, devices: &[u16], expected: &[&str]| {
