@@ -3,17 +3,21 @@
 use ein_ir::graph::TensorType;
 use ein_ir::region::Region;
 use ein_task::machine::DeviceId;
+use ein_task::verify::VerifyError;
 
 /// Why a run could not start or did not end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The task graph is not executable; a fault of whoever made it.
-    #[error("the task graph cannot be executed: task {task}: {reason}")]
-    Graph {
-        /// The row.
-        task: u32,
-        /// What is wrong with it.
-        reason: String,
+    #[error("the task graph cannot be executed: {0}")]
+    Graph(#[from] VerifyError),
+    /// The task graph has no slots yet; plan its memory first.
+    #[error("the task graph has no memory plan: it has {arenas} arenas for {devices} devices")]
+    Unplanned {
+        /// Number of arenas.
+        arenas: usize,
+        /// Number of devices.
+        devices: usize,
     },
     /// A device has no room for its arena.
     #[error("device {device} cannot allocate its arena of {bytes} bytes: use more devices or a smaller model")]

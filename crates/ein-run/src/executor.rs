@@ -14,6 +14,7 @@ use ein_task::machine::DeviceId;
 use ein_task::task::{TaskGraph, TaskId, Verb};
 use ein_task::timeline::Timeline;
 use ein_task::units::Bytes;
+use ein_task::verify::verify;
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -82,7 +83,11 @@ impl Executor {
         ends: Vec<Box<dyn Transport>>,
     ) -> Result<Self, RunError> {
         assert_eq!((devices.len(), ends.len()), (graph.devices, graph.devices), "a device and an end for each");
-        let schedule = Schedule::new(&graph)?;
+        verify(&graph)?;
+        if graph.arenas.len() != graph.devices {
+            return Err(RunError::Unplanned { arenas: graph.arenas.len(), devices: graph.devices });
+        }
+        let schedule = Schedule::new(&graph);
         let mut workers: Vec<Worker> = devices
             .into_iter()
             .zip(ends)

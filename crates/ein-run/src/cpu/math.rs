@@ -13,6 +13,13 @@ const LN_2_LOW: f32 = -2.121_944_4e-4;
 /// 1.5 · 2²³: added to a small number, it leaves that number's nearest integer in the lowest bits.
 const ROUND: f32 = 12_582_912.0;
 
+/// `yes` or `no` by their bits: of two long computations, a plain `if` would become a jump.
+#[inline(always)]
+fn choose(condition: bool, yes: f32, no: f32) -> f32 {
+    let mask = 0u32.wrapping_sub(u32::from(condition));
+    f32::from_bits((yes.to_bits() & mask) | (no.to_bits() & !mask))
+}
+
 /// `exp x`, within about 1 unit in the last place; results below 2⁻¹²⁵ are 0.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
@@ -60,7 +67,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
     let p = p * s + 2.0 / 15.0;
     let p = p * s - 1.0 / 3.0;
     let near = (p * s) * a + a;
-    (if a < 0.55 { near } else { far }).copysign(x)
+    choose(a < 0.55, near, far).copysign(x)
 }
 
 /// The error function, within 2e-7.
@@ -92,8 +99,8 @@ pub(crate) fn erf(x: f32) -> f32 {
     let q = q * t + 0.284_394_1;
     let q = q * t - 0.000_124_003_38;
     let far = 1.0 - exp(-s) * q;
-    let value = if a < 1.0 { near } else { far };
-    (if a > 4.0 { 1.0 } else { value }).copysign(x)
+    let value = choose(a < 1.0, near, far);
+    choose(a > 4.0, 1.0, value).copysign(x)
 }
 
 /// Sine (`quarter` 0) or cosine (`quarter` 1) of an `f32` up to a million in magnitude, in `f64`.
