@@ -9,7 +9,9 @@ pub(crate) fn ending(from: &Expr, value: RowId) -> Expr {
     needed[value] = true;
     for n in (0..=value).rev() {
         if needed[n] {
-            reads(from.rows()[n].0).into_iter().for_each(|r| needed[r] = true);
+            for r in reads(from.rows()[n].0) {
+                needed[r] = true;
+            }
         }
     }
     let typed = "a copied row is well typed";

@@ -336,14 +336,9 @@ fn runs(shape: &[usize], region: &Region) -> Vec<(usize, usize)> {
     let strides = strides(shape);
     let length = region.shape()[inner.min(shape.len())..].iter().product();
     let mut starts = vec![0];
-    for axis in 0..shape.len() {
-        let interval = region.0[axis];
+    for (axis, (interval, stride)) in region.0.iter().zip(strides).enumerate() {
         let indices = if axis < inner { interval.lo..interval.hi } else { interval.lo..interval.lo + 1 };
-        starts = starts
-            .iter()
-            .flat_map(|s| indices.clone().map(move |i| (s, i)))
-            .map(|(s, i)| s + i * strides[axis])
-            .collect();
+        starts = starts.iter().flat_map(|s| indices.clone().map(move |i| s + i * stride)).collect();
     }
     starts.into_iter().map(|s| (s, length)).collect()
 }

@@ -108,7 +108,7 @@ pub fn workload(text: &str) -> Result<Graph, WorkloadError> {
     if dtype.is_some() {
         arguments.pop();
     }
-    let parser = Arguments { text, expected, arguments };
+    let parser = Parser { text, expected, arguments };
     let output = match name {
         "gemm" => parser.gemm(dtype.unwrap_or(DType::F32))?,
         "ffnn" => parser.ffnn(dtype.unwrap_or(DType::F32))?,
@@ -120,13 +120,13 @@ pub fn workload(text: &str) -> Result<Graph, WorkloadError> {
     Ok(traced.graph)
 }
 
-struct Arguments<'a> {
+struct Parser<'a> {
     text: &'a str,
     expected: &'static str,
     arguments: Vec<&'a str>,
 }
 
-impl Arguments<'_> {
+impl Parser<'_> {
     fn wrong(&self, reason: String) -> WorkloadError {
         WorkloadError::Arguments { text: self.text.into(), reason, expected: self.expected }
     }

@@ -38,7 +38,7 @@ impl BertConfig {
     pub(crate) fn read(keys: &Keys) -> Result<Self, ConfigError> {
         let hidden_size = keys.size("hidden_size")?;
         let heads = keys.size("num_attention_heads")?;
-        keys.divides("hidden_size", hidden_size, "num_attention_heads", heads)?;
+        Keys::divides("hidden_size", hidden_size, "num_attention_heads", heads)?;
         if keys.get("position_embedding_type").is_some() && keys.text("position_embedding_type")? != "absolute" {
             return Err(ConfigError::Value {
                 key: "position_embedding_type".into(),

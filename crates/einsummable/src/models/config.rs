@@ -204,7 +204,7 @@ impl Keys<'_> {
     }
 
     /// Refuses `count` that `by` does not divide.
-    pub fn divides(&self, key: &str, count: usize, by_key: &str, by: usize) -> Result<(), ConfigError> {
+    pub fn divides(key: &str, count: usize, by_key: &str, by: usize) -> Result<(), ConfigError> {
         if count.is_multiple_of(by) {
             return Ok(());
         }

@@ -82,9 +82,9 @@ impl LlamaConfig {
         let hidden_size = keys.size("hidden_size")?;
         let heads = keys.size("num_attention_heads")?;
         let kv_heads = keys.size_or("num_key_value_heads", heads)?;
-        keys.divides("num_attention_heads", heads, "num_key_value_heads", kv_heads)?;
+        Keys::divides("num_attention_heads", heads, "num_key_value_heads", kv_heads)?;
         if keys.get("head_dim").is_none() {
-            keys.divides("hidden_size", hidden_size, "num_attention_heads", heads)?;
+            Keys::divides("hidden_size", hidden_size, "num_attention_heads", heads)?;
         }
         let head_dim = keys.size_or("head_dim", hidden_size / heads)?;
         let key = if keys.get("head_dim").is_some() { "head_dim" } else { "hidden_size" };
@@ -216,11 +216,11 @@ impl Module for LlamaLayer {
         let v = self.v_proj.heads(&normed, self.kv_heads, self.dim);
         let options = AttentionOptions { is_causal: true, enable_gqa: true, ..AttentionOptions::default() };
         let attended = q.scaled_dot_product_attention(&k, &v, &options).named(&name("self_attn"));
-        let x = x.add(&self.o_proj.merge_heads(&attended)).named(&name("self_attn.residual"));
+        let x = x.add(self.o_proj.merge_heads(&attended)).named(&name("self_attn.residual"));
         let normed = self.post_attention_layernorm.forward(&x);
         let gate = self.act.forward(&self.gate_proj.forward(&normed));
-        let inner = gate.mul(&self.up_proj.forward(&normed)).named(&name("mlp.gated"));
-        x.add(&self.down_proj.forward(&inner)).named(&self.path.name("mlp.residual"))
+        let inner = gate.mul(self.up_proj.forward(&normed)).named(&name("mlp.gated"));
+        x.add(self.down_proj.forward(&inner)).named(&self.path.name("mlp.residual"))
     }
 
     fn parameters(&self) -> Vec<Tensor> {

@@ -164,15 +164,14 @@ impl Notation {
             inputs.push(axes);
         }
         let most = extents.keys().filter(|a| matches!(a, Axis::Under(_))).count();
-        let output = match right {
-            Some(text) => axes(text, most).map_err(bad)?,
-            None => {
-                let once = |axis: &Axis| match axis {
-                    Axis::Under(_) => true,
-                    Axis::Letter(_) => inputs.iter().flatten().filter(|a| *a == axis).count() == 1,
-                };
-                extents.keys().copied().filter(once).collect()
-            }
+        let output = if let Some(text) = right {
+            axes(text, most).map_err(bad)?
+        } else {
+            let once = |axis: &Axis| match axis {
+                Axis::Under(_) => true,
+                Axis::Letter(_) => inputs.iter().flatten().filter(|a| *a == axis).count() == 1,
+            };
+            extents.keys().copied().filter(once).collect()
         };
         for (n, axis) in output.iter().enumerate() {
             if output[..n].contains(axis) {
@@ -224,7 +223,7 @@ impl Notation {
         set: usize,
         parts: &[(Tensor, Vec<Axis>)],
     ) -> Result<(Tensor, Vec<Axis>), TensorError> {
-        if set.count_ones() == 1 {
+        if set.is_power_of_two() {
             return Ok(parts[set.trailing_zeros() as usize].clone());
         }
         let (a, b) = order.pairs[set];

@@ -36,7 +36,7 @@ fn matmul_has_pytorchs_shapes() {
 #[test]
 fn shapes_broadcast_as_in_pytorch() {
     let check = |a: &[usize], b: &[usize], expected: Option<&[usize]>| {
-        let sum = x(a).add(&Tensor::input("y", b, DType::F32));
+        let sum = x(a).add(Tensor::input("y", b, DType::F32));
         assert_eq!(sum.check().ok().map(|()| sum.shape()), expected, "{a:?} {b:?}");
     };
     check(&[], &[2, 3], Some(&[2, 3]));
@@ -174,5 +174,5 @@ fn modules_have_pytorchs_parameter_names() {
     assert_eq!(net.forward(&x(&[5, 4])).shape(), [5, 2]);
     assert_eq!(net.forward(&x(&[2, 5, 4])).shape(), [2, 5, 2]);
     assert_eq!(net.forward(&x(&[1, 2, 5, 4])).shape(), [1, 2, 5, 2]);
-    assert!(net.forward(&x(&[5, 3])).check().unwrap_err().to_string().contains("3"));
+    assert!(net.forward(&x(&[5, 3])).check().unwrap_err().to_string().contains('3'));
 }
