@@ -6,7 +6,7 @@ use ein_ir::graph::Graph;
 use ein_ir::reference::run;
 use ein_plan::choice::{Choice, Home};
 use ein_plan::lower::lower;
-use ein_plan::options::{Options, Placement};
+use ein_plan::options::{Objective, Options, Placement};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::memory::{peak, plan_memory};
 use ein_task::task::{TaskGraph, Verb};
@@ -18,8 +18,15 @@ use ein_tests::small;
 
 /// Lowers, checks and runs a choice; the task graph with its memory plan.
 fn check(what: &str, graph: &Graph, choice: &Choice, devices: usize, options: &Options) -> TaskGraph {
-    let machine = Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
-    let mut tasks = lower(graph, choice, &machine, options).unwrap_or_else(|e| panic!("{what}: {e}"));
+    check_on(what, graph, choice, &machine(&format!("{devices}xcpu")), options)
+}
+
+fn machine(name: &str) -> Machine {
+    Machine::by_name(name).expect("it ships")
+}
+
+fn check_on(what: &str, graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -> TaskGraph {
+    let mut tasks = lower(graph, choice, machine, options).unwrap_or_else(|e| panic!("{what}: {e}"));
     let inputs = small::inputs(graph, 7);
     let expected = run(graph, &inputs).expect("the reference runs");
     for planned in [false, true] {
@@ -73,6 +80,54 @@ fn drawn_choices() {
             }
         }
     }
+}
+
+/// Machines where some devices have no direct link, so that values are relayed.
+#[test]
+fn drawn_choices_on_sparse_machines() {
+    for (name, graph) in small::all() {
+        for (n, sparse) in ["dgx-1v", "2x8xa100", "unequal"].into_iter().enumerate() {
+            let machine = machine(sparse);
+            for objective in [Objective::Time, Objective::Bytes] {
+                let options = Options { objective, ..Options::default() };
+                let choice = drawn(&graph, machine.workers().len(), 40 + n as u64);
+                check_on(&format!("{name} on {sparse}"), &graph, &choice, &machine, &options);
+            }
+        }
+    }
+}
+
+/// What a plan looks like: the folded label of a product cut in two, the result folded on the first device.
+#[test]
+fn a_plan_as_text() {
+    let graph = small::matmul(2, 4, 3);
+    let named = |name| graph.find(name).expect("it is there");
+    let mut choice = by_label(&graph, 2, &[("y", "k")]);
+    choice.homes.insert(named("x"), held(&graph, named("x"), 1, 2));
+    choice.homes.insert(named("w"), held(&graph, named("w"), 0, 2));
+    choice.homes.insert(named("y"), everywhere(&graph, named("y"), 1));
+    let tasks = check("text", &graph, &choice, 2, &Options::default());
+    let expected = r#"devices 2
+external 0 input "x" f32[2,4]
+external 1 parameter "w" f32[4,3]
+op 0 "y"
+output 0 "y" f32[2,3]
+label 0 "x"
+label 1 "w"
+label 2 "y"
+arenas 256 192
+t0 d0 feed x0 -> [0:2,0:2] f32 slot 64+64 of 0
+t1 d1 feed x0 -> [0:2,2:4] f32 slot 64+64 of 0
+t2 d0 feed x1 -> [0:2,0:3] f32 slot 0+64 of 1
+t3 d1 feed x1 -> [2:4,0:3] f32 slot 0+64 of 1
+t4 d0 kernel op0 [0:2,0:3,0:2] pending operands 0 1 reads t0 t2 -> [0:2,0:3] f32 slot 128+64 of 2
+t5 d1 kernel op0 [0:2,0:3,2:4] pending operands 0 1 reads t1 t3 -> [0:2,0:3] f32 slot 128+64 of 2
+t6 d1 send d0 reads t5 -> [0:2,0:3] nothing of 2
+t7 d0 receive d1 reads t6 after t4 -> [0:2,0:3] f32 slot 64+64 of 2
+t8 d0 fold sum finish reads t4 t7 -> [0:2,0:3] f32 slot 192+64 of 2
+t9 d0 output o0 reads t8 -> [0:2,0:3] nothing of 2
+"#;
+    assert_eq!(print(&tasks), expected);
 }
 
 #[test]
@@ -172,7 +227,7 @@ fn causal_blocks_without_work_are_left_out() {
 #[test]
 fn the_same_choice_gives_the_same_text() {
     for (name, graph) in small::all() {
-        let machine = Machine::by_name("3xcpu").expect("it ships");
+        let machine = machine("3xcpu");
         let choice = drawn(&graph, 3, 5);
         let text = || print(&lower(&graph, &choice, &machine, &Options::default()).expect("it lowers"));
         assert_eq!(text(), text(), "{name}");
@@ -268,7 +323,7 @@ fn a_long_chain_lowers_quickly() {
     let labels: Vec<(&str, &str)> =
         names.iter().enumerate().map(|(n, name)| (name.as_str(), ["i", "j", "k"][n % 3])).collect();
     let choice = by_label(&graph, 8, &labels);
-    let machine = Machine::by_name("8xcpu").expect("it ships");
+    let machine = machine("8xcpu");
     let started = std::time::Instant::now();
     let mut tasks = lower(&graph, &choice, &machine, &Options::default()).expect("it lowers");
     let lowered = started.elapsed();
