@@ -338,3 +338,39 @@ fn a_long_chain_lowers_quickly() {
     let resident = 300 * 16 * 16 * 4;
     assert!(tasks.arenas.iter().all(|a| a.0 < resident + 40 * 16 * 16 * 4), "{:?}", tasks.arenas);
 }
+
+/// Texts with a byte changed, a word dropped or a line doubled are refused or read; nothing panics.
+#[test]
+fn spoiled_texts_do_not_panic() {
+    let graph = small::attention(true, true);
+    let mut tasks = lower(&graph, &drawn(&graph, 3, 9), &machine("3xcpu"), &Options::default()).expect("it lowers");
+    plan_memory(&mut tasks);
+    let text = print(&tasks);
+    let mut rng = ein_tests::choices::Rng::new(3);
+    let (mut refused, mut wrong) = (0, 0);
+    for _ in 0..300 {
+        let mut lines: Vec<String> = text.lines().map(Into::into).collect();
+        let at = rng.below(lines.len());
+        let line = lines[at].clone();
+        match rng.below(3) {
+            0 => {
+                let words: Vec<&str> = line.split(' ').collect();
+                let dropped = rng.below(words.len());
+                let kept = words.iter().enumerate().filter(|(n, _)| *n != dropped).map(|(_, w)| *w);
+                lines[at] = kept.collect::<Vec<_>>().join(" ");
+            }
+            1 => lines.insert(at, line),
+            _ => {
+                let (byte, other) = (rng.below(line.len()), b"0123456789:[]+-t"[rng.below(16)]);
+                let mut bytes = line.into_bytes();
+                bytes[byte] = other;
+                lines[at] = String::from_utf8(bytes).expect("ascii");
+            }
+        }
+        match parse(&lines.join("\n"), &tasks.ops) {
+            Err(_) => refused += 1,
+            Ok(read) => wrong += usize::from(verify(&read).is_err()),
+        }
+    }
+    assert!(refused > 100 && wrong > 10, "{refused} refused, {wrong} wrong");
+}

@@ -86,7 +86,7 @@ pub fn peak(graph: &TaskGraph) -> Vec<Bytes> {
 /// Checks a planned graph against the machine's memory and a limit below it.
 pub fn check_capacity(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>) -> Result<(), NotEnough> {
     let available = |d: usize| {
-        let own = machine.devices[d].memory;
+        let own = machine.devices.get(d).map_or(Bytes(0), |d| d.memory);
         limit.map_or(own, |limit| limit.min(own))
     };
     let lacking = |d: usize| graph.arenas[d].0.saturating_sub(available(d).0);
@@ -103,7 +103,7 @@ pub fn check_capacity(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>
     largest.truncate(LISTED);
     Err(NotEnough {
         device,
-        name: machine.devices[d].name.clone(),
+        name: machine.devices.get(d).map_or("a device that the machine lacks", |d| &d.name).to_string(),
         needed: graph.arenas[d],
         available: available(d),
         largest,

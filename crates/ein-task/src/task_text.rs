@@ -13,7 +13,7 @@
 //!
 //! Operations are printed by name: their definitions belong to the graph, and [`parse`] takes them from a table.
 
-use crate::machine::DeviceId;
+use crate::machine::{DeviceId, DeviceSet};
 use crate::task::{External, OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
 use crate::units::Bytes;
 use ein_ir::dtype::DType;
@@ -151,7 +151,13 @@ pub fn parse(text: &str, ops: &[OpRow]) -> Result<TaskGraph, TaskTextError> {
 fn parse_line(graph: &mut TaskGraph, words: &mut Words, ops: &[OpRow]) -> Result<(), TaskTextError> {
     let first = words.next("a row")?;
     match first.as_str() {
-        "devices" => graph.devices = words.number("")?,
+        "devices" => {
+            let devices: usize = words.number("")?;
+            if devices > DeviceSet::MAX {
+                return Err(words.error(&devices.to_string(), "at most 128 devices"));
+            }
+            graph.devices = devices;
+        }
         "external" => {
             words.position(graph.externals.len())?;
             let kind = match words.next("a kind")?.as_str() {
@@ -373,7 +379,14 @@ fn numbers(text: &str) -> Option<Vec<usize>> {
 
 fn parse_type(word: &str) -> Option<TensorType> {
     let (dtype, shape) = word.strip_suffix(']')?.split_once('[')?;
-    Some(TensorType::new(DType::parse(dtype)?, numbers(shape)?))
+    let shape = numbers(shape)?;
+    addressable(shape.iter().copied())?;
+    Some(TensorType::new(DType::parse(dtype)?, shape))
+}
+
+/// Nothing if a box up to these indices has more elements than memory has bytes.
+fn addressable(mut ends: impl Iterator<Item = usize>) -> Option<usize> {
+    ends.try_fold(1usize, |volume, end| volume.checked_mul(end.max(1)).filter(|v| *v < 1 << 48))
 }
 
 fn parse_region(word: &str) -> Option<Region> {
@@ -385,7 +398,9 @@ fn parse_region(word: &str) -> Option<Region> {
         let (lo, hi) = text.split_once(':')?;
         Some(Interval::new(lo.parse().ok()?, hi.parse().ok()?))
     };
-    inner.split(',').map(interval).collect::<Option<Vec<_>>>().map(Region)
+    let region = Region(inner.split(',').map(interval).collect::<Option<Vec<_>>>()?);
+    addressable(region.0.iter().map(|i| i.hi))?;
+    Some(region)
 }
 
 fn parse_form(word: &str, rank: usize) -> Option<Form> {
@@ -470,6 +485,13 @@ t10 d2 output o0 reads t7 -> [0:1,0:4] nothing of 1
         check("t0 d0 cut -> [] {value:f32} of 0", 1, "`{value:f32}`", "nothing, a type, or fields");
         check("t0 d0 fold mean finish", 1, "`mean`", "a monoid");
         check("external 0 gift", 1, "`gift`", "parameter, input or state");
+        check("devices 129", 1, "`129`", "at most 128 devices");
+        check(
+            "t0 d0 cut -> [0:9000000000,0:9000000000]",
+            1,
+            "`[0:9000000000,0:9000000000]`",
+            "a region such as [0:4,2:8]",
+        );
         check("t0 d70000 cut", 1, "`d70000`", "d and a number");
         check("t0 d0 cut -> [] f32 slot 1 of 0", 1, "`1`", "offset+bytes");
     }
