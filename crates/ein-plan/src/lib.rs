@@ -2,12 +2,26 @@
 //!
 //! This crate holds no buffer and reads no clock (but for reporting how long planning took).
 
+pub mod bounds;
+pub mod candidates;
 pub mod choice;
+mod costs;
+mod elimination;
+pub mod error;
 pub mod exchanges;
 #[cfg(test)]
 mod exchanges_tests;
+mod layouts;
 pub mod lower;
 pub mod needs;
 pub mod options;
+mod pattern;
+pub mod plan;
+#[cfg(test)]
+mod plan_tests;
+pub mod price;
+mod recursive;
+pub mod report;
+mod search;
 pub mod strategies;
 pub mod synthesis;

@@ -62,6 +62,12 @@ impl DeviceSet {
         Self(self.0 | other.0)
     }
 
+    /// What this has and the other has not.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// What both have.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {

@@ -1,0 +1,398 @@
+//! The decompositions that the search may choose from, generated from an operation's spec alone.
+
+use crate::choice::{Block, Decomposition};
+use crate::recursive::recursive;
+use ein_ir::region::{Interval, Region};
+use ein_ir::spec::{Role, Rule, Spec};
+use ein_task::machine::{DeviceId, DeviceSet, Machine};
+use std::collections::BTreeSet;
+
+/// One way to decompose an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The blocks.
+    pub decomposition: Decomposition,
+    /// The largest device's operations over the mean of all workers; repeated work counts everywhere.
+    pub balance: f64,
+    /// How much of `balance` is owed to whole numbers alone: 17 rows on 8 devices are at best 3 to 2.125.
+    pub snapping: f64,
+}
+
+impl Candidate {
+    /// Whether every device does at most 1.02 of its share, whole numbers permitting.
+    pub fn is_balanced(&self) -> bool {
+        self.balance <= 1.02 * self.snapping + 1e-9
+    }
+}
+
+/// How much to generate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Richness {
+    /// The most candidates of one operation.
+    pub most: usize,
+    /// The most recursive cuts of a contraction among them; 0 for none.
+    pub recursive: usize,
+    /// Whether to try every cut position where the space is tiny.
+    pub tiny: bool,
+}
+
+impl Default for Richness {
+    fn default() -> Self {
+        Self { most: 400, recursive: 16, tiny: true }
+    }
+}
+
+/// One way to cut one axis: the intervals of every part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct AxisCut {
+    /// The label, or `None` for repetition: every part is everything.
+    label: Option<usize>,
+    parts: Vec<Vec<Interval>>,
+}
+
+/// The candidates of an operation, in a fixed order, each decomposition once.
+pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Candidate> {
+    let workers: Vec<DeviceId> = machine.workers().iter().collect();
+    let mut found = Found { spec, workers: &workers, seen: BTreeSet::new(), list: Vec::new(), most: richness.most };
+    let space = spec.space();
+    if space.is_empty() {
+        // Nothing to compute where the result is empty; a fold over nothing is one block.
+        found.push(whole(&space, DeviceSet::one(workers[0])));
+        found.push(whole(&space, workers.iter().copied().collect()));
+        return found.list;
+    }
+    found.push(whole(&space, workers.iter().copied().collect()));
+    for &d in &workers {
+        found.push(whole(&space, DeviceSet::one(d)));
+    }
+    let p = workers.len();
+    let mut counts: Vec<usize> = (2..=p).filter(|n| p.is_multiple_of(*n) || n.is_power_of_two()).collect();
+    counts.reverse();
+    for count in counts {
+        grids(spec, count, count == p, &mut found);
+    }
+    weighted(spec, machine, &workers, &mut found);
+    if spec.work.contraction && richness.recursive > 0 && p <= 16 {
+        let weights = vec![1.0; p];
+        for blocks in recursive(spec, &weights, richness.recursive) {
+            let placed = blocks.into_iter().zip(&workers);
+            found.push(placed.map(|(region, &d)| Block { region, devices: DeviceSet::one(d) }).collect());
+        }
+    }
+    if richness.tiny && p <= 3 {
+        tiny(spec, &workers, &mut found);
+    }
+    found.list
+}
+
+fn whole(space: &Region, devices: DeviceSet) -> Vec<Block> {
+    vec![Block { region: space.clone(), devices }]
+}
+
+/// What has been generated so far.
+struct Found<'a> {
+    spec: &'a Spec,
+    workers: &'a [DeviceId],
+    seen: BTreeSet<Vec<Block>>,
+    list: Vec<Candidate>,
+    most: usize,
+}
+
+impl Found<'_> {
+    fn push(&mut self, blocks: Vec<Block>) {
+        if self.list.len() >= self.most {
+            return;
+        }
+        let space = self.spec.space();
+        // An empty space has no block that is not empty, yet a fold over nothing has a result.
+        let decomposition = if space.is_empty() {
+            let devices = blocks.iter().fold(DeviceSet::new(), |set, b| set.union(b.devices));
+            Some(Decomposition::whole(&space, devices))
+        } else {
+            Decomposition::new(&space, blocks)
+        };
+        let Some(decomposition) = decomposition else { return };
+        let mut sorted = decomposition.blocks().to_vec();
+        sorted.sort();
+        if self.seen.insert(sorted) {
+            let balance = balance(self.spec, &decomposition, self.workers);
+            let snapping = snapping(self.spec, &decomposition, self.workers.len());
+            self.list.push(Candidate { decomposition, balance, snapping });
+        }
+    }
+}
+
+/// The largest device's operations over the mean of the workers.
+pub fn balance(spec: &Spec, decomposition: &Decomposition, workers: &[DeviceId]) -> f64 {
+    let most = workers.iter().map(|d| d.index() + 1).max().unwrap_or(1);
+    let mut work = vec![0.0; most];
+    for b in decomposition.blocks() {
+        let operations = spec.points(&b.region);
+        for d in b.devices.iter().filter(|d| d.index() < most) {
+            work[d.index()] += operations;
+        }
+    }
+    let mean = spec.points(&spec.space()) / workers.len() as f64;
+    if mean > 0.0 { work.into_iter().fold(0.0, f64::max) / mean } else { 1.0 }
+}
+
+/// The balance that the most equal cut in whole numbers has, for a decomposition that cuts as this one does:
+/// 28 heads over 8 devices are 4 to 3.5.
+pub fn snapping(spec: &Spec, decomposition: &Decomposition, workers: usize) -> f64 {
+    let blocks = decomposition.blocks();
+    let mut snapping = 1.0;
+    for (l, own) in spec.labels.iter().enumerate() {
+        let mut starts: Vec<usize> = blocks.iter().map(|b| b.region.0[l].lo).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let (units, parts) = (own.extent.div_ceil(quantum(&own.rule)), starts.len());
+        // A cut in more parts than devices is not one that a grid with whole numbers is owed for.
+        if parts > 1 && parts <= workers && units >= parts {
+            snapping *= units.div_ceil(parts) as f64 * parts as f64 / units as f64;
+        }
+    }
+    snapping
+}
+
+/// Whether a label may be cut at all.
+pub(crate) fn is_cuttable(role: Role) -> bool {
+    match role {
+        Role::Free | Role::Fold | Role::Window => true,
+        Role::Scan | Role::Whole => false,
+    }
+}
+
+/// The quantum of a label's rule.
+pub(crate) fn quantum(rule: &Rule) -> usize {
+    match rule {
+        Rule::Any => 1,
+        Rule::MultipleOf(q) => (*q).max(1),
+    }
+}
+
+/// `extent` in `parts` runs as equal as multiples of `quantum` allow, larger ones first.
+pub fn even(extent: usize, quantum: usize, parts: usize) -> Vec<Interval> {
+    let units = extent.div_ceil(quantum);
+    let (each, more) = (units / parts, units % parts);
+    let mut lo = 0;
+    (0..parts)
+        .map(|n| {
+            let hi = lo + each + usize::from(n < more);
+            let interval = Interval::new((lo * quantum).min(extent), (hi * quantum).min(extent));
+            lo = hi;
+            interval
+        })
+        .collect()
+}
+
+/// All grids of `count` devices: factors over labels and repetition, in every order of the devices' digits.
+fn grids(spec: &Spec, count: usize, repeat: bool, found: &mut Found) {
+    let labels: Vec<usize> = (0..spec.labels.len())
+        .filter(|&l| is_cuttable(spec.labels[l].role))
+        .filter(|&l| spec.labels[l].extent.div_ceil(quantum(&spec.labels[l].rule)) > 1)
+        .collect();
+    let slots = labels.len() + usize::from(repeat);
+    for factors in factorisations(count, slots) {
+        let mut options: Vec<Vec<AxisCut>> = Vec::new();
+        let mut fits = true;
+        for (slot, &parts) in factors.iter().enumerate().filter(|f| *f.1 > 1) {
+            match labels.get(slot) {
+                Some(&l) => {
+                    let cuts = axis_cuts(spec, l, parts);
+                    fits &= !cuts.is_empty();
+                    options.push(cuts);
+                }
+                None => {
+                    options.push(vec![AxisCut { label: None, parts: vec![vec![]; parts] }]);
+                }
+            }
+        }
+        if !fits || options.iter().all(|o| o[0].label.is_none()) {
+            continue;
+        }
+        for cuts in product(&options) {
+            for order in orders(cuts.len(), count) {
+                found.push(grid(spec, &cuts, &order, found.workers));
+            }
+        }
+    }
+}
+
+/// The blocks of a grid. `order[n]` is the axis of the n-th most significant digit of a device's number.
+fn grid(spec: &Spec, cuts: &[AxisCut], order: &[usize], workers: &[DeviceId]) -> Vec<Block> {
+    let mut stride = vec![1; cuts.len()];
+    let mut at = 1;
+    for &axis in order.iter().rev() {
+        stride[axis] = at;
+        at *= cuts[axis].parts.len();
+    }
+    let mut blocks = vec![(spec.space(), vec![0usize])];
+    for (axis, cut) in cuts.iter().enumerate() {
+        let mut next = Vec::new();
+        for (region, devices) in &blocks {
+            match cut.label {
+                None => {
+                    let step = stride[axis];
+                    let all = (0..cut.parts.len()).flat_map(|n| devices.iter().map(move |d| d + n * step));
+                    next.push((region.clone(), all.collect::<Vec<_>>()));
+                }
+                Some(label) => {
+                    for (n, part) in cut.parts.iter().enumerate() {
+                        for &interval in part {
+                            let mut region = region.clone();
+                            region.0[label] = interval;
+                            next.push((region, devices.iter().map(|d| d + n * stride[axis]).collect()));
+                        }
+                    }
+                }
+            }
+        }
+        blocks = next;
+    }
+    blocks
+        .into_iter()
+        .map(|(region, devices)| Block { region, devices: devices.into_iter().map(|d| workers[d]).collect() })
+        .collect()
+}
+
+/// Ways to cut one label in `parts`: evenly, and in pairs from both ends where later queries see more keys.
+fn axis_cuts(spec: &Spec, label: usize, parts: usize) -> Vec<AxisCut> {
+    let own = &spec.labels[label];
+    let q = quantum(&own.rule);
+    let units = own.extent.div_ceil(q);
+    if units < parts {
+        return Vec::new();
+    }
+    let strips = even(own.extent, q, parts);
+    let mut cuts = vec![AxisCut { label: Some(label), parts: strips.into_iter().map(|i| vec![i]).collect() }];
+    let is_query = spec.work.causal.is_some_and(|(_, query, _)| query == label);
+    if is_query && units >= 2 * parts {
+        let strips = even(own.extent, q, 2 * parts);
+        cuts.push(AxisCut {
+            label: Some(label),
+            parts: (0..parts).map(|n| vec![strips[n], strips[2 * parts - 1 - n]]).collect(),
+        });
+    }
+    cuts
+}
+
+/// All ways to write `count` as an ordered product of `slots` factors.
+fn factorisations(count: usize, slots: usize) -> Vec<Vec<usize>> {
+    if slots == 0 {
+        return if count == 1 { vec![vec![]] } else { vec![] };
+    }
+    let mut all = Vec::new();
+    for first in (1..=count).rev().filter(|f| count.is_multiple_of(*f)) {
+        for mut rest in factorisations(count / first, slots - 1) {
+            rest.insert(0, first);
+            all.push(rest);
+        }
+    }
+    all
+}
+
+/// Orders of the digits: all of them for up to three axes, else the listed, the reverse and the rotations.
+fn orders(axes: usize, count: usize) -> Vec<Vec<usize>> {
+    if axes <= 2 || (axes == 3 && count <= 16) {
+        return permutations(axes);
+    }
+    let mut all: Vec<Vec<usize>> =
+        (0..axes).map(|shift| (0..axes).map(|n| (n + shift) % axes).collect::<Vec<_>>()).collect();
+    all.push((0..axes).rev().collect());
+    all
+}
+
+fn permutations(n: usize) -> Vec<Vec<usize>> {
+    if n == 0 {
+        return vec![vec![]];
+    }
+    let mut all = Vec::new();
+    for shorter in permutations(n - 1) {
+        for at in (0..=shorter.len()).rev() {
+            let mut longer = shorter.clone();
+            longer.insert(at, n - 1);
+            all.push(longer);
+        }
+    }
+    all
+}
+
+fn product<T: Clone>(options: &[Vec<T>]) -> Vec<Vec<T>> {
+    options.iter().fold(vec![vec![]], |done, next| {
+        done.iter().flat_map(|d| next.iter().map(move |n| d.iter().cloned().chain([n.clone()]).collect())).collect()
+    })
+}
+
+/// Cuts of one label in proportion to the devices' rates, where those differ.
+fn weighted(spec: &Spec, machine: &Machine, workers: &[DeviceId], found: &mut Found) {
+    let of = |d: &DeviceId| {
+        let device = &machine.devices[d.index()];
+        if spec.work.contraction { device.rate(spec.work.dtype) } else { device.memory_bandwidth }
+    };
+    let rates: Vec<f64> = workers.iter().map(of).collect();
+    let total: f64 = rates.iter().sum();
+    if rates.iter().all(|r| (r - rates[0]).abs() <= 1e-9 * rates[0].abs()) || total <= 0.0 {
+        return;
+    }
+    for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
+        let q = quantum(&own.rule);
+        let units = own.extent.div_ceil(q);
+        let (mut at, mut sum) = (0, 0.0);
+        let mut blocks = Vec::new();
+        for (d, rate) in workers.iter().zip(&rates) {
+            sum += rate;
+            let hi = ((sum / total * units as f64).round() as usize * q).min(own.extent);
+            let mut region = spec.space();
+            region.0[l] = Interval::new(at, hi);
+            blocks.push(Block { region, devices: DeviceSet::one(*d) });
+            at = hi;
+        }
+        found.push(blocks);
+    }
+}
+
+/// Every recursive cut into at most as many boxes as devices, at every position, on every assignment of
+/// devices, where the space is tiny.
+fn tiny(spec: &Spec, workers: &[DeviceId], found: &mut Found) {
+    if spec.space().volume() > 64 {
+        return;
+    }
+    let mut tilings = BTreeSet::new();
+    cut_further(spec, &[spec.space()], workers.len(), &mut tilings);
+    let assignments: usize = tilings.iter().map(|t| workers.len().pow(t.len() as u32)).sum();
+    if assignments > 6000 {
+        return;
+    }
+    found.most = found.most.max(8000);
+    for tiling in tilings {
+        for code in 0..workers.len().pow(tiling.len() as u32) {
+            let mut code = code;
+            let blocks = tiling.iter().map(|region| {
+                let device = workers[code % workers.len()];
+                code /= workers.len();
+                Block { region: region.clone(), devices: DeviceSet::one(device) }
+            });
+            found.push(blocks.collect());
+        }
+    }
+}
+
+fn cut_further(spec: &Spec, boxes: &[Region], most: usize, tilings: &mut BTreeSet<Vec<Region>>) {
+    let mut sorted = boxes.to_vec();
+    sorted.sort();
+    if !tilings.insert(sorted) || boxes.len() == most {
+        return;
+    }
+    for n in 0..boxes.len() {
+        for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
+            let i = boxes[n].0[l];
+            for at in (i.lo + 1..i.hi).filter(|at| at.is_multiple_of(quantum(&own.rule))) {
+                let (low, high) = boxes[n].split(l, at);
+                let mut next = boxes.to_vec();
+                next[n] = low;
+                next.push(high);
+                cut_further(spec, &next, most, tilings);
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a plan cannot be made.
+
+use ein_task::machine::DeviceId;
+use ein_task::units::Bytes;
+
+/// A tensor that takes memory where it runs out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// Its name in the graph.
+    pub tensor: String,
+    /// Bytes of it on the device.
+    pub bytes: Bytes,
+}
+
+/// Why a plan cannot be made. Every variant names what is in the way.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// The machine has no device that computes.
+    #[error("machine `{machine}` has no device that computes: give it at least one that is not host memory")]
+    NoDevice {
+        /// The machine.
+        machine: String,
+    },
+    /// A placement names a device that the machine lacks.
+    #[error("placement on device {device}, but machine `{machine}` has {count} devices")]
+    NoSuchDevice {
+        /// The machine.
+        machine: String,
+        /// The device asked for.
+        device: DeviceId,
+        /// How many there are.
+        count: usize,
+    },
+    /// No plan fits the memory.
+    #[error("no plan fits in {limit} a device: the best found needs {needed} on {device}; there the largest tensors \
+             are {list}; {needed} on every device would do", list = list(.largest))]
+    DoesNotFit {
+        /// Memory of a device.
+        limit: Bytes,
+        /// The least that the search found to be enough.
+        needed: Bytes,
+        /// The name of the device that lacks most.
+        device: String,
+        /// The largest tensors live at its peak, largest first.
+        largest: Vec<Live>,
+    },
+    /// A fixed strategy cannot be applied to the graph.
+    #[error(transparent)]
+    Strategy(#[from] crate::strategies::Refusal),
+    /// An exchange program was refused by the checker or could not be made.
+    #[error("exchange of `{tensor}`: {reason}")]
+    Exchange {
+        /// The tensor.
+        tensor: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// A choice that does not belong to its graph and machine.
+    #[error(transparent)]
+    Choice(#[from] crate::exchanges::ChoiceError),
+    /// A choice that could not be lowered.
+    #[error(transparent)]
+    Lower(#[from] crate::lower::LowerError),
+}
+
+fn list(largest: &[Live]) -> String {
+    let items: Vec<String> = largest.iter().map(|l| format!("`{}` {}", l.tensor, l.bytes)).collect();
+    items.join(", ")
+}

@@ -1,0 +1,302 @@
+//! The pipeline: from a graph, a machine and what the caller asks to a task graph with its figures.
+
+use crate::bounds;
+use crate::candidates::Richness;
+use crate::choice::Choice;
+use crate::error::{Live, PlanError};
+use crate::lower::lower;
+use crate::options::{Objective, Options, Placement, Strategy};
+use crate::price::{Exchanges, Price, price_with};
+use crate::report::{Assumptions, Effort, PerDevice, Report, StrategyReport};
+use crate::search::Search;
+use crate::strategies::fixed;
+use ein_ir::graph::Graph;
+use ein_ir::op::Op;
+use ein_ir::simplify::simplify;
+use ein_task::machine::Machine;
+use ein_task::memory::{NotEnough, check_capacity, plan_memory};
+use ein_task::simulate::simulate;
+use ein_task::task::TaskGraph;
+use ein_task::units::{Bytes, Seconds};
+use std::time::Instant;
+
+/// A plan: what was decided, the task graph that does it, and its figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The graph that was planned: the given one, simplified.
+    pub graph: Graph,
+    /// The machine.
+    pub machine: Machine,
+    /// What was asked.
+    pub options: Options,
+    /// The decisions.
+    pub choice: Choice,
+    /// What every device does, with memory planned.
+    pub tasks: TaskGraph,
+    /// The figures.
+    pub report: Report,
+}
+
+/// Plans a graph.
+pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan, PlanError> {
+    let start = Instant::now();
+    admit(machine, options)?;
+    let graph = simplify(graph);
+    let decided = match options.strategy {
+        Some(strategy) => forced(&graph, machine, options, strategy)?,
+        None => searched(&graph, machine, options)?,
+    };
+    let mut report = report(&graph, machine, options, &decided);
+    report.planning_seconds = Seconds(start.elapsed().as_secs_f64());
+    let Decided { choice, tasks, .. } = decided;
+    Ok(Plan { graph, machine: machine.clone(), options: options.clone(), choice, tasks, report })
+}
+
+/// Every fixed strategy on the same price list, in listing order.
+pub fn compare(graph: &Graph, machine: &Machine, options: &Options) -> Vec<StrategyReport> {
+    let graph = simplify(graph);
+    Strategy::ALL.into_iter().map(|strategy| compared(&graph, machine, options, strategy)).collect()
+}
+
+fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> StrategyReport {
+    let mut report = StrategyReport {
+        strategy: strategy.name().into(),
+        refused: None,
+        cost: None,
+        seconds: None,
+        simulated_seconds: None,
+        bytes_total: None,
+        bytes_per_device: None,
+        peak_memory_per_device: None,
+        fits: None,
+        balanced: None,
+        balance: None,
+    };
+    let priced = admit(machine, options).and_then(|()| {
+        let choice = fixed(strategy, graph, machine, options)?;
+        let mut known = Exchanges::new(options.objective);
+        let price = price_with(graph, &choice, machine, options, &mut known)?;
+        let tasks = tasks(graph, &choice, machine, options)?;
+        Ok((price, tasks))
+    });
+    match priced {
+        Err(PlanError::Strategy(refusal)) => report.refused = Some(refusal.reason),
+        Err(other) => report.refused = Some(other.to_string()),
+        Ok((price, tasks)) => {
+            report.cost = Some(cost(&price, &tasks, options.objective));
+            report.seconds = Some(price.seconds);
+            report.simulated_seconds = Some(simulate(&tasks, machine).makespan());
+            report.bytes_total = Some(price.bytes_total);
+            report.fits = Some(check_capacity(&tasks, machine, options.memory).is_ok());
+            report.balanced = Some(price.balanced);
+            report.balance = Some(price.balance);
+            report.bytes_per_device = Some(PerDevice { sent: price.sent, received: price.received });
+            report.peak_memory_per_device = Some(tasks.arenas);
+        }
+    }
+    report
+}
+
+/// Refuses machines and placements that no plan can serve.
+fn admit(machine: &Machine, options: &Options) -> Result<(), PlanError> {
+    if machine.workers().is_empty() {
+        return Err(PlanError::NoDevice { machine: machine.name.clone() });
+    }
+    for placement in [options.inputs, options.outputs] {
+        if let Placement::Device(device) = placement
+            && device.index() >= machine.len()
+        {
+            return Err(PlanError::NoSuchDevice { machine: machine.name.clone(), device, count: machine.len() });
+        }
+    }
+    Ok(())
+}
+
+/// A choice that fits, with its task graph, price and bound.
+struct Decided {
+    choice: Choice,
+    tasks: TaskGraph,
+    price: Price,
+    bound: f64,
+    effort: Effort,
+}
+
+fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> Result<Decided, PlanError> {
+    let choice = fixed(strategy, graph, machine, options)?;
+    let mut known = Exchanges::new(options.objective);
+    let price = price_with(graph, &choice, machine, options, &mut known)?;
+    let tasks = tasks(graph, &choice, machine, options)?;
+    check_capacity(&tasks, machine, options.memory).map_err(|lack| does_not_fit(&lack))?;
+    // Nothing was searched, so the only bound is the one that knows no candidates.
+    let bound = bounds::absolute(graph, machine, options);
+    Ok(Decided { choice, tasks, price, bound, effort: Effort::default() })
+}
+
+/// The task graph of a choice, its memory planned.
+fn tasks(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -> Result<TaskGraph, PlanError> {
+    let mut tasks = lower(graph, choice, machine, options)?;
+    plan_memory(&mut tasks);
+    Ok(tasks)
+}
+
+/// Searches, with a price on memory that rises until the plan fits, and then falls as far as it still does.
+fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
+    let mut known = Exchanges::new(options.objective);
+    let mut search = Search::new(graph, machine, options, &mut known, Richness::default());
+    let mut best: Option<(f64, Choice)> = None;
+    let mut lack: Option<NotEnough> = None;
+    let mut bound = f64::NEG_INFINITY;
+    let mut effort = Effort::default();
+    // Finds the best choice at a multiplier; says whether it fits.
+    let mut attempt = |multiplier: f64| -> Result<(bool, f64), PlanError> {
+        search.multiplier = multiplier;
+        let found = search.solve()?;
+        effort = Effort { rounds: effort.rounds + found.effort.rounds, ..found.effort };
+        bound = bound.max(search.bound_without_memory(&found));
+        let tasks = tasks(graph, &found.choice, machine, options)?;
+        let fits = match check_capacity(&tasks, machine, options.memory) {
+            Ok(()) => {
+                let cost = match options.objective {
+                    Objective::Memory => largest(&tasks),
+                    Objective::Time | Objective::Bytes => search.cost_of(&found),
+                };
+                if best.as_ref().is_none_or(|b| cost < b.0) {
+                    best = Some((cost, found.choice));
+                }
+                true
+            }
+            Err(lacking) => {
+                if lack.as_ref().is_none_or(|l| lacking.smallest < l.smallest) {
+                    lack = Some(lacking);
+                }
+                false
+            }
+        };
+        Ok((fits, found.cost))
+    };
+    let (fits, cost) = attempt(0.0)?;
+    if !fits || options.objective == Objective::Memory {
+        // A multiplier is a price of a byte. At the first, all the memory of a device costs a tenth of the plan.
+        let memory = machine.devices.iter().map(|d| d.memory.0).min().unwrap_or(1);
+        let memory = options.memory.map_or(memory, |m| m.0.min(memory)).max(1) as f64;
+        let first = 0.1 * cost.max(1e-9) / memory;
+        let mut low = 0.0;
+        let mut high = None;
+        for step in 0..8 {
+            let multiplier = first * 8f64.powi(step);
+            if attempt(multiplier)?.0 && options.objective != Objective::Memory {
+                high = Some(multiplier);
+                break;
+            }
+            low = multiplier;
+        }
+        if let Some(mut high) = high {
+            for _ in 0..4 {
+                let middle = if low == 0.0 { high / 4.0 } else { (low * high).sqrt() };
+                if attempt(middle)?.0 { high = middle } else { low = middle }
+            }
+        }
+    }
+    match (best, lack) {
+        (Some((_, choice)), _) => {
+            let bound = bound.max(0.0);
+            drop(search);
+            let price = price_with(graph, &choice, machine, options, &mut known)?;
+            let tasks = tasks(graph, &choice, machine, options)?;
+            Ok(Decided { choice, tasks, price, bound, effort })
+        }
+        (None, Some(lack)) => Err(does_not_fit(&lack)),
+        (None, None) => unreachable!("an attempt fits or lacks"),
+    }
+}
+
+fn does_not_fit(lack: &NotEnough) -> PlanError {
+    let largest = lack.largest.iter().map(|(t, b)| Live { tensor: t.clone(), bytes: *b });
+    PlanError::DoesNotFit {
+        limit: lack.available,
+        needed: lack.smallest,
+        device: lack.name.clone(),
+        largest: largest.collect(),
+    }
+}
+
+fn largest(tasks: &TaskGraph) -> f64 {
+    tasks.arenas.iter().map(|b| b.0 as f64).fold(0.0, f64::max)
+}
+
+/// The objective's value.
+fn cost(price: &Price, tasks: &TaskGraph, objective: Objective) -> f64 {
+    match objective {
+        Objective::Time => price.seconds.0,
+        Objective::Bytes => price.bytes_total.0 as f64,
+        Objective::Memory => largest(tasks),
+    }
+}
+
+fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided) -> Report {
+    let Decided { tasks, price, bound, .. } = decided;
+    let cost = cost(price, tasks, options.objective);
+    let absolute = bounds::absolute(graph, machine, options);
+    let bound = bound.max(absolute).min(cost);
+    let computes = |op: &Op| matches!(op, Op::Einsum(_) | Op::Kernel(_));
+    let (objective, unit) = match options.objective {
+        Objective::Time => ("time", "s"),
+        Objective::Bytes => ("bytes", "B"),
+        Objective::Memory => ("memory", "B"),
+    };
+    Report {
+        machine: machine.name.clone(),
+        devices: machine.len(),
+        operations: graph.nodes().iter().filter(|n| computes(&n.op)).count(),
+        objective: objective.into(),
+        strategy: options.strategy.map(|s| s.name().into()),
+        bytes_total: price.bytes_total,
+        bytes_delivered: price.bytes_delivered,
+        bytes_per_device: PerDevice { sent: price.sent.clone(), received: price.received.clone() },
+        cost,
+        cost_unit: unit.into(),
+        seconds: price.seconds,
+        compute_seconds: price.compute,
+        simulated_seconds: simulate(tasks, machine).makespan(),
+        lower_bound: bound,
+        gap: gap(cost, bound),
+        gap_absolute: gap(cost, absolute),
+        lower_bound_absolute: absolute,
+        balance: price.balance,
+        peak_memory_per_device: tasks.arenas.clone(),
+        planning_seconds: Seconds(0.0),
+        assumptions: assumptions(options),
+        effort: decided.effort.clone(),
+    }
+}
+
+/// How far a cost is above a bound, as a share of the cost; rounding errors are no gap.
+fn gap(cost: f64, bound: f64) -> f64 {
+    let gap = if cost > 0.0 { (cost - bound) / cost } else { 0.0 };
+    if gap < 1e-9 { 0.0 } else { gap }
+}
+
+fn assumptions(options: &Options) -> Assumptions {
+    let place = |p: Placement| match p {
+        Placement::Anywhere => "held once, wherever the plan likes".to_string(),
+        Placement::Replicated => "whole on every device".to_string(),
+        Placement::Device(d) => format!("whole on device {d}"),
+    };
+    Assumptions {
+        inputs: place(options.inputs),
+        outputs: place(options.outputs),
+        partials: if options.wide_partials {
+            "partials of 16-bit tensors cross in f32".into()
+        } else {
+            "partials of 16-bit tensors cross in 16 bits and are folded in f32".into()
+        },
+        parameters: "resident: they cost memory, not traffic".into(),
+    }
+}
+
+impl Plan {
+    /// The memory of the fullest device.
+    pub fn peak_memory(&self) -> Bytes {
+        self.tasks.arenas.iter().copied().max().unwrap_or_default()
+    }
+}

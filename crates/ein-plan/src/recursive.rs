@@ -1,0 +1,113 @@
+//! Recursive cuts with proportional shares: `p` devices become `p1` and `p - p1`, the box is cut along one
+//! label in that proportion, and so on. Only cuts that are not beaten in every face volume are kept.
+
+use crate::candidates::{is_cuttable, quantum};
+use ein_ir::region::Region;
+use ein_ir::spec::{AxisMap, Spec};
+use std::collections::BTreeMap;
+
+/// A tiling and what its blocks read and write: one face volume for every operand, then the result's.
+#[derive(Clone)]
+struct Tiling {
+    blocks: Vec<Region>,
+    faces: Vec<f64>,
+}
+
+/// Tilings in one block a device, at most `most`, least sum of face volumes first. `weights[n]` is the
+/// share of the n-th device.
+pub(crate) fn recursive(spec: &Spec, weights: &[f64], most: usize) -> Vec<Vec<Region>> {
+    let mut memo = BTreeMap::new();
+    let mut all = best(spec, &spec.space(), weights, most, &mut memo);
+    all.truncate(most);
+    all.into_iter().map(|t| t.blocks).collect()
+}
+
+type Memo = BTreeMap<(usize, usize, Vec<usize>), Vec<Tiling>>;
+
+/// Tilings of `space`, which may be anywhere: the memo keeps them by shape.
+fn best(spec: &Spec, space: &Region, weights: &[f64], most: usize, memo: &mut Memo) -> Vec<Tiling> {
+    if weights.len() == 1 {
+        let mut faces: Vec<f64> =
+            (0..spec.operands.len()).map(|n| spec.operand_region(n, space).volume() as f64).collect();
+        faces.push(spec.result_region(space).volume() as f64);
+        return vec![Tiling { blocks: vec![space.clone()], faces }];
+    }
+    // Causal and shared-head maps depend on the position, affine faces do not: there shape is enough.
+    let plain = |a: &AxisMap| matches!(a, AxisMap::Affine(_));
+    let movable = spec.operands.iter().all(|o| o.axes.iter().all(plain));
+    let key = (weights.len(), weights[0].to_bits() as usize, space.shape());
+    if movable && let Some(known) = memo.get(&key) {
+        return known.iter().map(|t| moved(t, space)).collect();
+    }
+    let mut all: Vec<Tiling> = Vec::new();
+    let total: f64 = weights.iter().sum();
+    for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
+        for first in 1..weights.len() {
+            // With equal weights the mirrored cut is the same up to device names.
+            if weights.iter().all(|w| *w == weights[0]) && 2 * first < weights.len() {
+                continue;
+            }
+            let share = weights[..first].iter().sum::<f64>() / total;
+            let Some(at) = position(space, l, quantum(&own.rule), share) else { continue };
+            let (low, high) = space.split(l, at);
+            let lows = best(spec, &low, &weights[..first], most, memo);
+            let highs = best(spec, &high, &weights[first..], most, memo);
+            for a in &lows {
+                for b in &highs {
+                    let faces: Vec<f64> = a.faces.iter().zip(&b.faces).map(|(x, y)| x + y).collect();
+                    if !all.iter().any(|t| beats(&t.faces, &faces)) {
+                        all.retain(|t| !beats(&faces, &t.faces));
+                        all.push(Tiling { blocks: a.blocks.iter().chain(&b.blocks).cloned().collect(), faces });
+                    }
+                }
+            }
+        }
+    }
+    all.sort_by(|a, b| sum(&a.faces).total_cmp(&sum(&b.faces)).then_with(|| a.blocks.cmp(&b.blocks)));
+    // The least sum, and evenly spread through the rest: one-sided cuts matter beside other operations.
+    if all.len() > most {
+        let step = all.len() as f64 / most as f64;
+        all = (0..most).map(|n| all[(n as f64 * step) as usize].clone()).collect();
+    }
+    if movable {
+        let origin = Region::whole(&space.shape());
+        memo.insert(key, all.iter().map(|t| shifted(t, space, &origin)).collect());
+    }
+    all
+}
+
+/// Where to cut label `l` so that the lower part is nearest to `share`, if there is room.
+fn position(space: &Region, l: usize, quantum: usize, share: f64) -> Option<usize> {
+    let i = space.0[l];
+    let at = ((i.lo as f64 + share * i.len() as f64) / quantum as f64).round() as usize * quantum;
+    (i.lo < at && at < i.hi).then_some(at)
+}
+
+fn beats(a: &[f64], b: &[f64]) -> bool {
+    a.iter().zip(b).all(|(x, y)| x <= y)
+}
+
+fn sum(faces: &[f64]) -> f64 {
+    faces.iter().sum()
+}
+
+fn moved(tiling: &Tiling, space: &Region) -> Tiling {
+    shifted(tiling, &Region::whole(&space.shape()), space)
+}
+
+/// The tiling with the origin of `from` moved to the origin of `to`.
+fn shifted(tiling: &Tiling, from: &Region, to: &Region) -> Tiling {
+    let blocks = tiling
+        .blocks
+        .iter()
+        .map(|b| {
+            let mut b = b.clone();
+            for (axis, i) in b.0.iter_mut().enumerate() {
+                i.lo = i.lo - from.0[axis].lo + to.0[axis].lo;
+                i.hi = i.hi - from.0[axis].lo + to.0[axis].lo;
+            }
+            b
+        })
+        .collect();
+    Tiling { blocks, faces: tiling.faces.clone() }
+}

@@ -1,0 +1,619 @@
+//! The search: one variable for the decomposition of every row that computes, one for the home of every
+//! tensor that is made; tables for computing, for going home and for each reader.
+//!
+//! Rows and tensors of equal structure share their domains and tables, so that eighty equal layers cost what
+//! one does. Exchanges are priced by a bound first; those of the best assignment are then synthesised, and the
+//! tables solved again, until the best assignment holds no bound.
+
+use crate::candidates::{Richness, candidates};
+use crate::choice::{Choice, Decomposition, Home};
+use crate::costs::{Costs, TIE};
+use crate::elimination::{Model, Solution, Table};
+use crate::error::PlanError;
+use crate::layouts::{Layouts, NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of, refined, union};
+use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of};
+use crate::options::{Objective, Options, Placement};
+use crate::price::{Exchanges, seconds};
+use crate::report::Effort;
+use ein_ir::graph::{Graph, TensorId, TensorType};
+use ein_ir::op::{InputKind, Op};
+use ein_ir::spec::Spec;
+use ein_task::exchange::Need;
+use ein_task::machine::{DeviceId, DeviceSet, Machine};
+use ein_task::relation::Held;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Rows of equal structure.
+struct OpClass {
+    decompositions: Vec<Decomposition>,
+    /// Seconds of each.
+    seconds: Vec<f64>,
+    /// What each leaves.
+    produced: Vec<RelationId>,
+    /// For every source slot, what each needs.
+    needs: Vec<Vec<Option<NeedsId>>>,
+}
+
+impl OpClass {
+    /// Drops what cannot fit: a device needs operands and result at once. Where nothing fits, the least stays.
+    fn keep_fitting(&mut self, working: &[f64], limit: f64) {
+        let least = working.iter().copied().fold(f64::INFINITY, f64::min);
+        let keep: Vec<usize> = (0..working.len()).filter(|&n| working[n] <= limit.max(least)).collect();
+        let pick = |n: &usize| self.decompositions[*n].clone();
+        self.decompositions = keep.iter().map(pick).collect();
+        self.seconds = keep.iter().map(|&n| self.seconds[n]).collect();
+        self.produced = keep.iter().map(|&n| self.produced[n]).collect();
+        for slot in &mut self.needs {
+            *slot = keep.iter().map(|&n| slot[n]).collect();
+        }
+    }
+}
+
+/// Tensors of equal structure: made alike and read alike.
+struct SourceClass {
+    /// The class that makes it; `None` for an input.
+    producer: Option<usize>,
+    readers: Vec<(usize, usize)>,
+    /// Needs of an output that the caller wants somewhere.
+    outputs: Option<NeedsId>,
+    /// Whether it stays where it is between runs.
+    resident: bool,
+    states: Vec<State>,
+}
+
+/// What makes two tensors equal to the search: producer, kind, type, readers, whether it is an output.
+type TensorKey = (Option<usize>, Option<InputKind>, TensorType, Vec<(usize, usize)>, bool);
+
+/// One value of a home variable.
+struct State {
+    /// `None`: as produced.
+    held: Option<Vec<Held>>,
+    relation: RelationId,
+    /// What going there asks for.
+    needs: Option<NeedsId>,
+    /// The only relation it is a home for; any if `None`.
+    only: Option<RelationId>,
+    /// A list that is handed out once for all; the reader that must have exactly that list.
+    extra: Option<(NeedsId, usize)>,
+    /// Bytes that count as memory: the mean share of a device, and a little of the largest.
+    bytes: f64,
+}
+
+/// What the search found.
+pub(crate) struct Found {
+    pub choice: Choice,
+    /// The searched cost, in the objective's unit.
+    pub cost: f64,
+    /// No choice of candidates costs less.
+    pub bound: f64,
+    /// Bytes that the multiplier was on.
+    pub memory: f64,
+    pub effort: Effort,
+}
+
+/// A prepared search over one graph.
+pub(crate) struct Search<'a> {
+    graph: &'a Graph,
+    machine: &'a Machine,
+    options: &'a Options,
+    workers: Vec<DeviceId>,
+    layouts: Layouts,
+    costs: Costs<'a>,
+    ops: Vec<OpClass>,
+    sources: Vec<SourceClass>,
+    /// Class and sources of every computing row.
+    rows: BTreeMap<TensorId, (usize, Vec<TensorId>)>,
+    /// Class and readers of every source.
+    tensors: BTreeMap<TensorId, (usize, Vec<TensorId>)>,
+    tables: BTreeMap<(usize, usize), Table>,
+    model: Model,
+    /// Variables of rows and of homes.
+    row_variable: BTreeMap<TensorId, usize>,
+    home_variable: BTreeMap<TensorId, usize>,
+    /// What a resident byte costs.
+    pub multiplier: f64,
+    /// No row may need more than this at once on a device.
+    limit: f64,
+}
+
+/// How much the largest share of a device counts beside the mean one, so that even homes are preferred.
+const UNEVEN: f64 = 0.01;
+
+/// Most entries of a table that is minimised exactly.
+const BUDGET: usize = 50_000_000;
+
+/// Rounds after which bounds in the best assignment are accepted (and reported as a gap).
+const ROUNDS: usize = 12;
+
+impl<'a> Search<'a> {
+    /// Generates candidates and layouts for every class of rows and tensors.
+    pub fn new(
+        graph: &'a Graph,
+        machine: &'a Machine,
+        options: &'a Options,
+        known: &'a mut Exchanges,
+        richness: Richness,
+    ) -> Self {
+        let workers: Vec<DeviceId> = machine.workers().iter().collect();
+        let most = workers.iter().map(|d| machine.devices[d.index()].memory.0).max().unwrap_or(0);
+        let limit = options.memory.map_or(most, |m| m.0.min(most));
+        let mut search = Self {
+            graph,
+            machine,
+            options,
+            workers,
+            layouts: Layouts::default(),
+            costs: Costs::new(machine, known),
+            ops: Vec::new(),
+            sources: Vec::new(),
+            rows: BTreeMap::new(),
+            tensors: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            model: Model::default(),
+            row_variable: BTreeMap::new(),
+            home_variable: BTreeMap::new(),
+            multiplier: 0.0,
+            limit: limit as f64,
+        };
+        search.classify_rows(richness);
+        search.classify_tensors();
+        search
+    }
+
+    fn classify_rows(&mut self, richness: Richness) {
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for id in self.graph.ids() {
+            let Some(spec) = self.graph.spec(id) else { continue };
+            let (key, sources) = structure(self.graph, id, &spec);
+            let class = known.get(&key).copied().unwrap_or_else(|| {
+                let class = self.op_class(id, &spec, &sources, richness);
+                self.ops.push(class);
+                known.insert(key, self.ops.len() - 1);
+                self.ops.len() - 1
+            });
+            self.rows.insert(id, (class, sources));
+        }
+    }
+
+    fn op_class(&mut self, id: TensorId, spec: &Spec, sources: &[TensorId], richness: Richness) -> OpClass {
+        let mut list = candidates(spec, self.machine, richness);
+        if self.options.objective == Objective::Bytes && self.options.balance && spec.work.contraction {
+            // Where nothing is balanced, the most balanced there is.
+            let least = list.iter().map(|c| c.balance / c.snapping).fold(f64::INFINITY, f64::min);
+            let any = list.iter().any(crate::candidates::Candidate::is_balanced);
+            list.retain(|c| if any { c.is_balanced() } else { c.balance / c.snapping <= least + 1e-9 });
+        }
+        let mut class = OpClass {
+            decompositions: Vec::new(),
+            seconds: Vec::new(),
+            produced: Vec::new(),
+            needs: vec![Vec::new(); sources.len()],
+        };
+        let mut working_sets = Vec::new();
+        let mut places: HashMap<(RelationId, Vec<Option<NeedsId>>), usize> = HashMap::new();
+        for candidate in list {
+            let decomposition = candidate.decomposition;
+            let left = produced_of(self.graph, id, spec, &decomposition, self.options.wide_partials);
+            let mut working: BTreeMap<DeviceId, f64> = BTreeMap::new();
+            for b in &left.blocks {
+                for d in b.devices.iter() {
+                    *working.entry(d).or_default() += left.pending.bytes(&b.region) as f64;
+                }
+            }
+            let mut lists = operand_needs_of(self.graph, id, spec, &decomposition);
+            let needs: Vec<Option<NeedsId>> = sources
+                .iter()
+                .map(|s| {
+                    let list = lists.remove(s).filter(|l| !l.is_empty())?;
+                    let element = self.graph.ty(*s).dtype.bytes() as f64;
+                    for n in &list {
+                        *working.entry(n.device).or_default() += n.region.volume() as f64 * element;
+                    }
+                    Some(self.layouts.needs(list))
+                })
+                .collect();
+            let produced = self.layouts.relation(left);
+            let time = seconds(spec, &decomposition, self.machine).0;
+            if !time.is_finite() {
+                continue;
+            }
+            let at = *places.entry((produced, needs.clone())).or_insert(class.seconds.len());
+            if at < class.seconds.len() {
+                if time < class.seconds[at] {
+                    class.seconds[at] = time;
+                    class.decompositions[at] = decomposition;
+                }
+                continue;
+            }
+            class.decompositions.push(decomposition);
+            class.seconds.push(time);
+            class.produced.push(produced);
+            class.needs.iter_mut().zip(needs).for_each(|(slot, n)| slot.push(n));
+            working_sets.push(working.into_values().fold(0.0, f64::max));
+        }
+        class.keep_fitting(&working_sets, self.limit);
+        class
+    }
+
+    fn classify_tensors(&mut self) {
+        let shown = output_sources(self.graph);
+        let wanted = output_needs(self.graph, self.options, self.machine);
+        let mut readers: BTreeMap<TensorId, Vec<(TensorId, usize)>> = BTreeMap::new();
+        for (&row, (_, sources)) in &self.rows {
+            for (slot, &source) in sources.iter().enumerate() {
+                readers.entry(source).or_default().push((row, slot));
+            }
+        }
+        let mut known: HashMap<TensorKey, usize> = HashMap::new();
+        for id in self.graph.ids() {
+            let node = self.graph.node(id);
+            let (producer, kind) = match node.op {
+                Op::View(_) => continue,
+                Op::Input(kind) => (None, Some(kind)),
+                Op::Einsum(_) | Op::Kernel(_) => (Some(self.rows[&id].0), None),
+            };
+            let read = readers.remove(&id).unwrap_or_default();
+            let classes: Vec<(usize, usize)> = read.iter().map(|(r, slot)| (self.rows[r].0, *slot)).collect();
+            let key = (producer, kind, node.ty.clone(), classes.clone(), shown.contains(&id));
+            let class = known.get(&key).copied().unwrap_or_else(|| {
+                let class = self.source_class(id, producer, kind, classes, shown.contains(&id), wanted.get(&id));
+                self.sources.push(class);
+                known.insert(key, self.sources.len() - 1);
+                self.sources.len() - 1
+            });
+            self.tensors.insert(id, (class, read.into_iter().map(|r| r.0).collect()));
+        }
+    }
+
+    fn source_class(
+        &mut self,
+        id: TensorId,
+        producer: Option<usize>,
+        kind: Option<InputKind>,
+        readers: Vec<(usize, usize)>,
+        shown: bool,
+        wanted: Option<&Vec<Need>>,
+    ) -> SourceClass {
+        let ty = self.graph.ty(id).clone();
+        let resident = matches!(kind, Some(InputKind::Parameter | InputKind::State));
+        let produced: BTreeSet<RelationId> =
+            producer.into_iter().flat_map(|c| self.ops[c].produced.iter().copied()).collect();
+        let read: BTreeSet<NeedsId> =
+            readers.iter().flat_map(|&(c, slot)| self.ops[c].needs[slot].iter().flatten().copied()).collect();
+        let outputs = wanted.map(|w| self.layouts.needs(w.clone()));
+        let whole = |devices: DeviceSet| vec![Held { region: ty.whole(), devices }];
+        let placed = match (kind, self.options.inputs) {
+            (Some(InputKind::Input), Placement::Replicated) => Some(whole(self.machine.workers())),
+            (Some(InputKind::Input), Placement::Device(d)) => Some(whole(DeviceSet::one(d))),
+            _ => None,
+        };
+        let held = match placed {
+            Some(held) => vec![Offer { held, only: None }],
+            None => homes(&Wanted {
+                ty: &ty,
+                workers: &self.workers,
+                produced: produced.iter().map(|&r| self.layouts.relation_at(r)).collect(),
+                needs: read.iter().chain(&outputs).map(|&n| self.layouts.needs_at(n)).collect(),
+                once: kind == Some(InputKind::Input),
+                direct: producer.is_some() && !shown && readers.len() == 1,
+            }),
+        };
+        let element = ty.dtype.bytes();
+        let mut states = Vec::new();
+        for &relation in &produced {
+            let left = self.layouts.relation_at(relation);
+            let open = shown && self.options.outputs == Placement::Anywhere && !self.layouts.is_complete(relation);
+            if open {
+                continue;
+            }
+            let bytes = counted(&left.blocks, element, self.workers.len());
+            states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, bytes });
+        }
+        let produced: Vec<RelationId> = produced.into_iter().collect();
+        for Offer { held, only } in held {
+            let only = only.map(|n| produced[n]);
+            let relation = self.layouts.relation(home_relation(self.graph, id, &held));
+            // A home that some candidate leaves by itself is that candidate's `as produced`.
+            let needs = self.layouts.needs(needs_of(&held));
+            let bytes = counted(&held, element, self.workers.len());
+            states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, bytes });
+        }
+        SourceClass { producer, readers, outputs, resident, states }
+    }
+
+    /// Finds the best choice at the current multiplier.
+    pub fn solve(&mut self) -> Result<Found, PlanError> {
+        let mut rounds = 0;
+        loop {
+            rounds += 1;
+            self.build();
+            let mut solution = self.model.solve(BUDGET);
+            if solution.cost > solution.bound * (1.0 + 1e-9) {
+                self.model.polish(&mut solution.values);
+                solution.cost = self.model.cost(&solution.values);
+            }
+            let changed = self.settle(&solution)?;
+            if !changed || rounds == ROUNDS {
+                let memory = self.memory(&solution);
+                return Ok(Found {
+                    memory,
+                    choice: self.choice(&solution),
+                    cost: solution.cost,
+                    bound: solution.bound,
+                    effort: Effort {
+                        rounds,
+                        largest_table: solution.largest,
+                        patterns: self.costs.patterns(),
+                        row_classes: self.ops.len(),
+                        tensor_classes: self.sources.len(),
+                        candidates: self.ops.iter().map(|c| c.seconds.len()).sum(),
+                    },
+                });
+            }
+        }
+    }
+
+    /// What a found choice costs without its memory.
+    pub fn cost_of(&self, found: &Found) -> f64 {
+        found.cost - self.multiplier * found.memory
+    }
+
+    /// A bound on the cost of every choice whose memory fits: what memory costs at the multiplier is at most
+    /// the multiplier times what there is.
+    pub fn bound_without_memory(&self, found: &Found) -> f64 {
+        let limit = |d: &DeviceId| {
+            let own = self.machine.devices[d.index()].memory.0;
+            self.options.memory.map_or(own, |m| m.0.min(own)) as f64
+        };
+        let mean = self.workers.iter().map(limit).sum::<f64>() / self.workers.len() as f64;
+        let bound = found.bound - self.multiplier * mean * (1.0 + UNEVEN * self.workers.len() as f64);
+        match self.options.objective {
+            Objective::Time => bound,
+            // Without the seconds that break ties.
+            Objective::Bytes => (bound - 0.5).ceil().max(0.0),
+            Objective::Memory => 0.0,
+        }
+    }
+
+    /// Variables and factors, from the prices as they are known now.
+    fn build(&mut self) {
+        self.model.clear();
+        self.tables.clear();
+        self.row_variable.clear();
+        self.home_variable.clear();
+        for id in self.graph.ids() {
+            if let Some((class, _)) = self.rows.get(&id) {
+                let size = self.ops[*class].seconds.len();
+                self.row_variable.insert(id, self.model.variable(size));
+            }
+            if let Some((class, _)) = self.tensors.get(&id)
+                && self.has_variable(*class)
+            {
+                let size = self.sources[*class].states.len();
+                self.home_variable.insert(id, self.model.variable(size));
+            }
+        }
+        for id in self.graph.ids() {
+            if let Some(&(class, _)) = self.rows.get(&id) {
+                let table = self.table((class, 0), |s| s.compute_table(class));
+                self.model.factor(&[self.row_variable[&id]], &table);
+            }
+            let Some((class, readers)) = self.tensors.get(&id).cloned() else { continue };
+            let Some(&home) = self.home_variable.get(&id) else { continue };
+            let code = usize::MAX - class;
+            let table = self.table((code, 0), |s| s.home_table(class));
+            self.model.factor(&[home], &table);
+            if let Some(&row) = self.row_variable.get(&id) {
+                let table = self.table((code, 1), |s| s.arrival_table(class));
+                self.model.factor(&[row, home], &table);
+            }
+            for (n, reader) in readers.iter().enumerate() {
+                let table = self.table((code, 2 + n), |s| s.reader_table(class, n));
+                self.model.factor(&[home, self.row_variable[reader]], &table);
+            }
+        }
+    }
+
+    /// Whether the home of a tensor is decided by the model: a resident one costs nothing where memory does
+    /// not, so its home is simply what its readers need.
+    fn has_variable(&self, class: usize) -> bool {
+        !self.sources[class].resident || self.multiplier > 0.0
+    }
+
+    /// A table of this build; the same object as in the last build if the numbers are the same.
+    fn table(&mut self, key: (usize, usize), make: impl FnOnce(&mut Self) -> Vec<f64>) -> Table {
+        if let Some(table) = self.tables.get(&key) {
+            return table.clone();
+        }
+        let data = make(self);
+        let table = self.model.keep(key, data);
+        self.tables.insert(key, table.clone());
+        table
+    }
+
+    fn compute_table(&self, class: usize) -> Vec<f64> {
+        let scale = match self.options.objective {
+            Objective::Time | Objective::Memory => 1.0,
+            Objective::Bytes => TIE,
+        };
+        let own = &self.ops[class];
+        own.seconds.iter().map(|s| s * scale).collect()
+    }
+
+    fn home_table(&mut self, class: usize) -> Vec<f64> {
+        let own = &self.sources[class];
+        let multiplier = if own.resident { self.multiplier } else { 0.0 };
+        let objective = self.options.objective;
+        let (costs, layouts) = (&mut self.costs, &self.layouts);
+        own.states
+            .iter()
+            .map(|s| {
+                let out = own.outputs.map_or(0.0, |n| costs.price(layouts, s.relation, n).scalar(objective));
+                multiplier * s.bytes + out
+            })
+            .collect()
+    }
+
+    fn arrival_table(&mut self, class: usize) -> Vec<f64> {
+        let own = &self.sources[class];
+        let producer = &self.ops[own.producer.expect("only made tensors arrive")];
+        let objective = self.options.objective;
+        let (costs, layouts) = (&mut self.costs, &self.layouts);
+        let mut known: HashMap<RelationId, Vec<f64>> = HashMap::new();
+        let mut data = Vec::with_capacity(producer.produced.len() * own.states.len());
+        for &left in &producer.produced {
+            let row = known.entry(left).or_insert_with(|| {
+                own.states
+                    .iter()
+                    .map(|s| match s.needs {
+                        _ if s.only.is_some_and(|only| only != left) => f64::INFINITY,
+                        None => 0.0,
+                        Some(needs) => costs.price(layouts, left, needs).scalar(objective),
+                    })
+                    .collect()
+            });
+            data.extend_from_slice(row);
+        }
+        data
+    }
+
+    fn reader_table(&mut self, class: usize, reader: usize) -> Vec<f64> {
+        let own = &self.sources[class];
+        let (c, slot) = own.readers[reader];
+        let needs = &self.ops[c].needs[slot];
+        let objective = self.options.objective;
+        let (costs, layouts) = (&mut self.costs, &self.layouts);
+        let mut data = Vec::with_capacity(own.states.len() * needs.len());
+        for state in &own.states {
+            let mut known: HashMap<NeedsId, f64> = HashMap::new();
+            for needs in needs {
+                let Some(needs) = *needs else {
+                    data.push(0.0);
+                    continue;
+                };
+                let cost = known.entry(needs).or_insert_with(|| match state.extra {
+                    Some((extra, r)) if r == reader && extra != needs => f64::INFINITY,
+                    Some((extra, r)) if r != reader && delivers(layouts, extra, needs) => 0.0,
+                    _ => costs.price(layouts, state.relation, needs).scalar(objective),
+                });
+                data.push(*cost);
+            }
+        }
+        data
+    }
+
+    /// The bytes that an assignment's homes count for.
+    fn memory(&self, solution: &Solution) -> f64 {
+        let of = |(id, v): (&TensorId, &usize)| {
+            let own = &self.sources[self.tensors[id].0];
+            if own.resident { own.states[solution.values[*v]].bytes } else { 0.0 }
+        };
+        self.home_variable.iter().map(of).sum()
+    }
+
+    /// Makes the prices in an assignment exact; whether any changed.
+    fn settle(&mut self, solution: &Solution) -> Result<bool, PlanError> {
+        let mut used = BTreeSet::new();
+        for (id, (class, readers)) in &self.tensors {
+            let Some(&home) = self.home_variable.get(id) else { continue };
+            let own = &self.sources[*class];
+            let state = &own.states[solution.values[home]];
+            if let (Some(row), Some(needs)) = (self.row_variable.get(id), state.needs) {
+                let producer = &self.ops[own.producer.expect("it is made by a row")];
+                used.insert((producer.produced[solution.values[*row]], needs, *id));
+            }
+            for (n, reader) in readers.iter().enumerate() {
+                let (c, slot) = own.readers[n];
+                let Some(needs) = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]] else { continue };
+                let served = state.extra.is_some_and(|(e, r)| r != n && delivers(&self.layouts, e, needs));
+                if !served {
+                    used.insert((state.relation, needs, *id));
+                }
+            }
+            if let Some(needs) = own.outputs {
+                used.insert((state.relation, needs, *id));
+            }
+        }
+        let mut changed = false;
+        for (relation, needs, id) in used {
+            let name = || self.graph.node(id).name.clone();
+            changed |= self
+                .costs
+                .settle(&self.layouts, relation, needs)
+                .map_err(|e| PlanError::Exchange { tensor: name(), reason: e.to_string() })?;
+        }
+        Ok(changed)
+    }
+
+    /// The choice that an assignment stands for.
+    fn choice(&self, solution: &Solution) -> Choice {
+        let mut choice = Choice::default();
+        for (&id, (class, _)) in &self.rows {
+            let own = &self.ops[*class];
+            choice.decompositions.insert(id, own.decompositions[solution.values[self.row_variable[&id]]].clone());
+        }
+        for (&id, (class, readers)) in &self.tensors {
+            let own = &self.sources[*class];
+            let home = if let Some(&v) = self.home_variable.get(&id) {
+                own.states[solution.values[v]].held.clone().map_or(Home::AsProduced, Home::At)
+            } else {
+                let mut lists: Vec<&[Need]> = Vec::new();
+                for (n, reader) in readers.iter().enumerate() {
+                    let (c, slot) = own.readers[n];
+                    let value = solution.values[self.row_variable[reader]];
+                    lists.extend(self.ops[c].needs[slot][value].map(|n| self.layouts.needs_at(n)));
+                }
+                lists.extend(own.outputs.map(|n| self.layouts.needs_at(n)));
+                Home::At(refined(&union(&lists), &self.graph.ty(id).whole(), self.workers[0]))
+            };
+            choice.homes.insert(id, home);
+        }
+        choice
+    }
+}
+
+/// Bytes that blocks count for as memory.
+fn counted(blocks: &[Held], element: usize, workers: usize) -> f64 {
+    let all: usize = blocks.iter().map(|h| h.region.volume() * h.devices.len()).sum();
+    (all * element) as f64 / workers as f64 + UNEVEN * largest_share(blocks, element)
+}
+
+/// Whether every need lies inside a box of a list at its own device.
+fn delivers(layouts: &Layouts, list: NeedsId, needs: NeedsId) -> bool {
+    let list = layouts.needs_at(list);
+    let inside = |n: &Need| list.iter().any(|d| d.device == n.device && d.region.contains(&n.region));
+    layouts.needs_at(needs).iter().all(inside)
+}
+
+/// What makes two rows equal to the search, and the sources a row reads in the order in which it meets them.
+fn structure(graph: &Graph, id: TensorId, spec: &Spec) -> (String, Vec<TensorId>) {
+    let mut nameless = spec.clone();
+    nameless.labels.iter_mut().for_each(|l| l.name.clear());
+    let mut key = format!("{nameless:?}{:?}", graph.ty(id));
+    let mut sources = Vec::new();
+    for &operand in &graph.node(id).inputs {
+        behind(graph, operand, &mut sources, &mut key);
+    }
+    (key, sources)
+}
+
+/// Writes the views between a row and its sources.
+fn behind(graph: &Graph, tensor: TensorId, sources: &mut Vec<TensorId>, key: &mut String) {
+    let node = graph.node(tensor);
+    match &node.op {
+        Op::View(view) => {
+            key.push_str(&format!("({view:?}"));
+            for &input in &node.inputs {
+                behind(graph, input, sources, key);
+            }
+            key.push(')');
+        }
+        Op::Input(_) | Op::Einsum(_) | Op::Kernel(_) => {
+            let at = sources.iter().position(|s| *s == tensor).unwrap_or_else(|| {
+                sources.push(tensor);
+                sources.len() - 1
+            });
+            key.push_str(&format!("[{at}:{:?}]", node.ty));
+        }
+    }
+}
