@@ -8,14 +8,22 @@ use ein_ir::dtype::DType;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// Runs a loop with the widest instructions this machine has. The loop must be inlined into the closure.
+/// Something that can be used once. A closure that takes it is no `FnMut`, and so is called as it stands
+/// and not through a function that the compiler may decline to inline.
+pub(crate) struct Once;
+
+/// Runs a loop with the widest instructions this machine has. What the loop calls must be inlined.
 macro_rules! wide {
-    ($body:block) => {
+    ($body:block) => {{
+        let once = $crate::cpu::convert::Once;
         pulp::Arch::new().dispatch(
             #[inline(always)]
-            || $body,
+            || {
+                let _taken: $crate::cpu::convert::Once = once;
+                $body
+            },
         )
-    };
+    }};
 }
 pub(crate) use wide;
 
