@@ -3,9 +3,12 @@
 //! Write a model with [`Tensor`] and [`nn`], or open a Hugging Face folder with [`models`]; a session plans it
 //! for a machine and runs it.
 
+pub mod embed;
 mod expression;
+pub mod generate;
 pub mod models;
 pub mod nn;
+pub mod session;
 pub mod synthetic;
 pub mod tensor;
 pub mod tokenizer;
@@ -15,6 +18,7 @@ pub mod workloads;
 
 pub use ein_ir::dense::Dense;
 pub use ein_ir::dtype::DType;
+pub use session::{Compiled, Session, SessionError};
 pub use tensor::attention::AttentionOptions;
 pub use tensor::map::Gelu;
 pub use tensor::{Operand, Tensor, TensorError};

@@ -5,6 +5,7 @@ mod folders;
 mod models;
 mod ops;
 mod rules;
+mod sessions;
 
 use ein_ir::reference;
 use einsummable::{DType, Dense, Tensor, trace};

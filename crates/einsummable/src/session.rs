@@ -1,0 +1,182 @@
+//! From tensors to numbers: plan for a machine, make ready, run.
+
+use crate::synthetic::SyntheticWeights;
+use crate::tensor::{Tensor, TensorError};
+use crate::trace::{Traced, trace};
+use crate::weights::Weights;
+use ein_ir::dense::Dense;
+use ein_ir::graph::{Graph, TensorId, TensorType};
+use ein_ir::reference::{EvalError, run_from};
+use ein_ir::region::Region;
+use ein_plan::error::PlanError;
+use ein_plan::options::Options;
+use ein_plan::plan::{Plan, plan};
+use ein_run::{Executor, ParameterSource, RunError};
+use ein_task::machine::Machine;
+use ein_task::timeline::Timeline;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Why a computation could not be compiled or run.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The tensors are not well formed.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// There is no plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// It did not run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The outputs could not be put together.
+    #[error(transparent)]
+    Output(#[from] EvalError),
+}
+
+/// A machine to plan for, and what is asked of plans.
+///
+/// ```
+/// use einsummable::{DType, Dense, Session, Tensor};
+/// let x = Tensor::input("x", [3, 4], DType::F32);
+/// let w = Tensor::constant("w", Dense::f32([4, 2], vec![1.0; 8]));
+/// let mut compiled = Session::cpu(3)?.compile(&[("y", &x.matmul(&w))])?;
+/// let outputs = compiled.run([("x", Dense::f32([3, 4], vec![2.0; 12]))])?;
+/// assert_eq!(outputs["y"], Dense::f32([3, 2], vec![8.0; 6]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    machine: Machine,
+    options: Options,
+    parameters: Arc<dyn ParameterSource + Send + Sync>,
+}
+
+impl Session {
+    /// A session on a machine, with the default options.
+    pub fn new(machine: Machine) -> Self {
+        Self { machine, options: Options::default(), parameters: Arc::new(BTreeMap::<String, Dense>::new()) }
+    }
+
+    /// A session on virtual devices of this host.
+    pub fn cpu(devices: usize) -> Result<Self, ein_task::machine_error::MachineError> {
+        Ok(Self::new(Machine::by_name(&format!("{devices}xcpu"))?))
+    }
+
+    /// The session with other options.
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The session with values for parameters: [`Weights`] of a folder, a map of dense tensors, or any other source.
+    pub fn with_parameters(mut self, parameters: impl ParameterSource + Send + Sync + 'static) -> Self {
+        self.parameters = Arc::new(parameters);
+        self
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// What is asked of plans.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Plans the computation of some outputs, each under a name, and loads its parameters.
+    pub fn compile(&self, outputs: &[(&str, &Tensor)]) -> Result<Compiled, SessionError> {
+        self.compile_with(outputs, &*self.parameters)
+    }
+
+    /// As [`Session::compile`], with parameters from `source` instead of the session's.
+    pub fn compile_with(
+        &self,
+        outputs: &[(&str, &Tensor)],
+        source: &dyn ParameterSource,
+    ) -> Result<Compiled, SessionError> {
+        let Traced { graph, constants } = trace(outputs)?;
+        self.compile_graph(&graph, &Overlay { constants: &constants, rest: source })
+    }
+
+    /// Plans a graph and loads its parameters.
+    pub fn compile_graph(&self, graph: &Graph, parameters: &dyn ParameterSource) -> Result<Compiled, SessionError> {
+        let plan = plan(graph, &self.machine, &self.options)?;
+        let executor = Executor::new(plan.tasks.clone(), parameters)?;
+        Ok(Compiled { plan, executor, timeline: Timeline::default(), seconds: 0.0 })
+    }
+}
+
+/// A computation that is ready to run.
+pub struct Compiled {
+    plan: Plan,
+    executor: Executor,
+    timeline: Timeline,
+    seconds: f64,
+}
+
+impl Compiled {
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What happened when in the last run.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// How long the last run took.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// Runs once. Inputs are given, and outputs returned, by name.
+    pub fn run<N: Into<String>>(
+        &mut self,
+        inputs: impl IntoIterator<Item = (N, Dense)>,
+    ) -> Result<BTreeMap<String, Dense>, SessionError> {
+        let inputs: BTreeMap<String, Dense> = inputs.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        let run = self.executor.run(&inputs)?;
+        (self.timeline, self.seconds) = (run.timeline, run.seconds);
+        // What comes out are the tensors behind views that end the graph; those are applied here.
+        let graph = &self.plan.graph;
+        let mut sources: BTreeMap<TensorId, Dense> = BTreeMap::new();
+        for (name, value) in run.outputs {
+            sources.insert(graph.find(&name).expect("the plan's outputs are rows of its graph"), value);
+        }
+        Ok(run_from(graph, &sources)?)
+    }
+}
+
+/// Constants of the tensors before the parameters of the session.
+struct Overlay<'a> {
+    constants: &'a BTreeMap<String, Arc<Dense>>,
+    rest: &'a dyn ParameterSource,
+}
+
+impl ParameterSource for Overlay<'_> {
+    fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String> {
+        match self.constants.get(name) {
+            Some(value) => {
+                out.copy_from_slice(&value.cut(&ty.whole(), region).to_le_bytes());
+                Ok(())
+            }
+            None => self.rest.read(name, ty, region, out),
+        }
+    }
+}
+
+impl ParameterSource for Weights {
+    fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String> {
+        Weights::read(self, name, ty, region, out).map_err(|e| e.to_string())
+    }
+}
+
+impl ParameterSource for SyntheticWeights {
+    fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String> {
+        out.copy_from_slice(&self.region(name, ty, region).to_le_bytes());
+        Ok(())
+    }
+}
