@@ -132,7 +132,9 @@ impl Axes {
             let of = |f: &Field| f.axes.iter().map(|&a| lengths[a]).product::<u64>() * f.dtype.bytes() as u64;
             form.fields.iter().map(of).sum()
         };
-        lay(&overlays, 0, (Mask::MAX, Mask::MAX), &mut lengths, &mut |(blocks, boxes), lengths| {
+        // A tensor without axes has one point, which every block and every box that there is covers.
+        let every = (first(have.devices.len()), first(needs.devices.len()));
+        lay(&overlays, 0, every, &mut lengths, &mut |(blocks, boxes), lengths| {
             cells.push((blocks, boxes, bytes(&relation.pending, lengths), bytes(&relation.finished, lengths)));
         });
         let mut atoms: Vec<Atom> = Vec::with_capacity(cells.len());
@@ -165,6 +167,11 @@ fn merged(mut atoms: Vec<Atom>) -> Vec<Atom> {
         }
     }
     merged
+}
+
+/// The mask of the first `n`.
+fn first(n: usize) -> Mask {
+    if n >= Mask::BITS as usize { Mask::MAX } else { (1 << n) - 1 }
 }
 
 fn ones(mut mask: Mask) -> impl Iterator<Item = usize> {
