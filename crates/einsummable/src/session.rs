@@ -49,7 +49,7 @@ pub enum SessionError {
 pub struct Session {
     machine: Machine,
     options: Options,
-    parameters: Arc<dyn ParameterSource + Send + Sync>,
+    parameters: Arc<dyn ParameterSource + Send>,
 }
 
 impl Session {
@@ -70,7 +70,7 @@ impl Session {
     }
 
     /// The session with values for parameters: [`Weights`] of a folder, a map of dense tensors, or any other source.
-    pub fn with_parameters(mut self, parameters: impl ParameterSource + Send + Sync + 'static) -> Self {
+    pub fn with_parameters(mut self, parameters: impl ParameterSource + Send + 'static) -> Self {
         self.parameters = Arc::new(parameters);
         self
     }

@@ -3,7 +3,7 @@
 use super::fixture;
 use ein_ir::graph::TensorType;
 use ein_ir::region::Region;
-use einsummable::models::{Folder, ModelConfig};
+use einsummable::models::{Folder, ModelConfig, Pipeline, Pooling};
 use einsummable::nn::rotary::Scaling;
 use einsummable::weights::Weights;
 use einsummable::{DType, Dense};
@@ -184,6 +184,52 @@ fn several_files_are_one() {
     refused(&with(&names[0], "b.safetensors"), &names[0]);
     refused(&with("extra", "c.safetensors"), "c.safetensors");
     refused(&with("extra", "../a.safetensors"), "no name of a file");
+}
+
+#[test]
+fn pipelines_are_read_and_checked() {
+    let copy = Copy::new("pipeline");
+    let read = || Folder::open(&copy.0).unwrap().pipeline();
+    let plain = Pipeline { pooling: Pooling::Mean, normalize: false, max_seq_length: None };
+    assert_eq!(read().unwrap(), plain, "a folder without modules.json");
+    let modules = |kinds: &[&str]| {
+        let rows: Vec<String> = kinds
+            .iter()
+            .map(|k| {
+                format!(
+                    r#"{{"path": "{}", "type": "sentence_transformers.models.{k}"}}"#,
+                    if *k == "Pooling" { "pool" } else { "" }
+                )
+            })
+            .collect();
+        copy.write("modules.json", format!("[{}]", rows.join(",")));
+    };
+    std::fs::create_dir_all(copy.0.join("pool")).unwrap();
+    copy.write("sentence_bert_config.json", r#"{"max_seq_length": 128}"#);
+    let on = |modes: &str| copy.write("pool/config.json", format!(r#"{{"word_embedding_dimension": 4, {modes}}}"#));
+    modules(&["Transformer", "Pooling", "Normalize"]);
+    on(r#""pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false"#);
+    assert_eq!(read().unwrap(), Pipeline { pooling: Pooling::Cls, normalize: true, max_seq_length: Some(128) });
+    on(r#""pooling_mode_max_tokens": true"#);
+    modules(&["Transformer", "Pooling"]);
+    assert_eq!(read().unwrap(), Pipeline { pooling: Pooling::Max, normalize: false, max_seq_length: Some(128) });
+    let refused = |parts: &[&str]| {
+        let message = read().unwrap_err().to_string();
+        for part in parts {
+            assert!(message.contains(part), "`{part}` in: {message}");
+        }
+    };
+    on(r#""pooling_mode_weightedmean_tokens": true"#);
+    refused(&["pooling_mode_weightedmean_tokens", "mean, cls and max"]);
+    on(r#""pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true"#);
+    refused(&["pooling_mode_mean_tokens", "pooling_mode_cls_token", "alone"]);
+    on(r#""pooling_mode_mean_tokens": true"#);
+    modules(&["Transformer", "Pooling", "Dense"]);
+    refused(&["modules.json", "Dense", "Normalize"]);
+    modules(&["Transformer", "Normalize", "Pooling"]);
+    refused(&["out of order"]);
+    modules(&["Transformer"]);
+    refused(&["no Pooling"]);
 }
 
 #[test]

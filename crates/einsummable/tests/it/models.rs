@@ -4,7 +4,7 @@ use super::fixture;
 use ein_ir::graph::Graph;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::reference;
-use einsummable::models::{Folder, Llama, ModelConfig, Pipeline, Pooling, sentence};
+use einsummable::models::{Bert, Folder, Llama, ModelConfig, Pipeline, Pooling, sentence};
 use einsummable::nn::Module;
 use einsummable::weights::Weights;
 use einsummable::{DType, Dense, Tensor, trace};
@@ -102,6 +102,23 @@ fn bert_is_what_it_says() {
     let found = &reference::run(&graph, &tensors).unwrap()["out"];
     let want = Dense::from_f64(DType::F32, [2, 6], &by_hand);
     assert!(found.max_abs_difference(&want) < 1e-5, "{:?} {:?}", found.to_f64(), by_hand);
+
+    // The other ways to pool, from the hidden states, of which the fourth of the first text is padding.
+    let mask = Tensor::input(sentence::MASK, [2, 1, 1, 4], DType::F32);
+    let hidden = Bert::new(&config).forward(&Tensor::input(sentence::IDS, [2, 4], DType::I64), &mask);
+    let graph = trace(&[("hidden", &hidden)]).unwrap().graph;
+    let states = reference::run(&graph, &tensors).unwrap()["hidden"].to_f64();
+    let check = |pooling, pick: &dyn Fn(usize, usize) -> f64| {
+        let out = sentence::embedding(&config, &Pipeline { pooling, normalize: false, max_seq_length: None }, 2, 4);
+        let found = &reference::run(&trace(&[("out", &out)]).unwrap().graph, &tensors).unwrap()["out"];
+        let want: Vec<f64> = (0..12).map(|n| pick(n / 6, n % 6)).collect();
+        let off = found.max_abs_difference(&Dense::from_f64(DType::F32, [2, 6], &want));
+        assert!(off < 1e-6, "{pooling:?}: off by {off}");
+    };
+    let at = |b: usize, s: usize, e: usize| states[(b * 4 + s) * 6 + e];
+    check(Pooling::Cls, &|b, e| at(b, 0, e));
+    check(Pooling::Max, &|b, e| (0..texts[b].len()).map(|s| at(b, s, e)).fold(f64::NEG_INFINITY, f64::max));
+    check(Pooling::Mean, &|b, e| (0..texts[b].len()).map(|s| at(b, s, e)).sum::<f64>() / texts[b].len() as f64);
 }
 
 type Matrix = Vec<Vec<f64>>;
