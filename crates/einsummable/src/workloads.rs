@@ -276,6 +276,9 @@ mod tests {
         check("chain:deep,4", &["no chain `deep`", "bushy|left"]);
         check("attention:2x4,3,2,8", &["3 query heads are not a multiple of 2 key/value heads"]);
         check("attention:2x4,3", &["1 arguments after BATCHxSEQ, not 3"]);
+        let huge = 1_usize << 31;
+        check(&format!("llama-7b:{huge}x{huge}"), &["more bytes than can be addressed"]);
+        check(&format!("gemm:{huge},{huge},{huge}"), &["more bytes than can be addressed"]);
         check("llama-7b:128", &["`128` is not BATCHxSEQ"]);
         check("llama-7b-block:1x2,3", &["`3` after BATCHxSEQ"]);
         check("decode:llama-7b:1x128", &["generation with a cache is not there yet"]);

@@ -109,8 +109,7 @@ impl Tensor {
     }
 
     fn external(name: &str, kind: InputKind, ty: TensorType, data: Option<Arc<Dense>>) -> Self {
-        let made = Made { ty, op: Op::Input(kind), inputs: vec![], data, method: "input" };
-        Self::new(Ok(made)).named(name)
+        Self::made_of(Made { ty, op: Op::Input(kind), inputs: vec![], data, method: "input" }).named(name)
     }
 
     fn new(made: Result<Made, TensorError>) -> Self {
@@ -216,7 +215,20 @@ impl Tensor {
 
     fn row(method: &'static str, op: Op, inputs: &[&Tensor], ty: TensorType) -> Self {
         let inputs = inputs.iter().map(|&t| t.clone()).collect();
-        Self::new(Ok(Made { ty, op, inputs, data: None, method }))
+        Self::made_of(Made { ty, op, inputs, data: None, method })
+    }
+
+    /// Refuses what could not be addressed, so that no later size overflows.
+    fn made_of(made: Made) -> Self {
+        let bytes = made.ty.shape.iter().try_fold(made.ty.dtype.bytes(), |n, &extent| n.checked_mul(extent));
+        let shapes = || vec![made.ty.shape.clone()];
+        match bytes {
+            Some(bytes) if isize::try_from(bytes).is_ok() => Self::new(Ok(made)),
+            _ => {
+                let reason = "it has more bytes than can be addressed".into();
+                Self::new(Err(TensorError::Shape { operation: made.method, shapes: shapes(), reason }))
+            }
+        }
     }
 
     /// An axis counted from either end, as an index below `rank`.

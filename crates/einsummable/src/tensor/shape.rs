@@ -14,7 +14,8 @@ impl Tensor {
                 return Err(wrong(format!("an extent of {n} in {shape:?}")));
             }
             let open: Vec<usize> = (0..shape.len()).filter(|&a| shape[a] == -1).collect();
-            let known: usize = shape.iter().filter(|&&n| n >= 0).map(|&n| n as usize).product();
+            let known = shape.iter().filter(|&&n| n >= 0).try_fold(1_usize, |all, &n| all.checked_mul(n as usize));
+            let Some(known) = known else { return Err(wrong(format!("{shape:?} has too many elements"))) };
             let mut full: Vec<usize> = shape.iter().map(|&n| n.max(0) as usize).collect();
             match open.as_slice() {
                 [] => {}

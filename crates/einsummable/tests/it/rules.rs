@@ -66,6 +66,8 @@ fn mistakes_name_the_culprit() {
     check(&t.sum(&[0, -2], false), &["sum", "axis -2 is named twice"]);
     check(&t.reshape(&[4, -1]), &["reshape", "6 elements", "axis 1"]);
     check(&t.reshape(&[-1, -1]), &["reshape", "more than one"]);
+    check(&t.reshape(&[i64::MAX, i64::MAX]), &["reshape", "too many elements"]);
+    check(&t.unsqueeze(0).expand(&[i64::MAX, 2, 3]), &["expand", "addressed"]);
     check(&t.reshape(&[7]), &["reshape", "6 elements"]);
     check(&t.transpose(0, 2), &["transpose", "axis 2"]);
     check(&t.permute(&[0, 0]), &["permute", "[0, 0]"]);
