@@ -20,7 +20,7 @@ use ein_ir::op::{InputKind, Op};
 use ein_ir::spec::Spec;
 use ein_task::exchange::Need;
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
-use ein_task::relation::Held;
+use ein_task::relation::{Held, Relation};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows of equal structure.
@@ -58,7 +58,18 @@ struct SourceClass {
     outputs: Option<NeedsId>,
     /// Whether it stays where it is between runs.
     resident: bool,
+    /// Bytes of an element.
+    element: usize,
     states: Vec<State>,
+}
+
+impl SourceClass {
+    /// How many readers may share one hand-out at most while another reader needs something else. If all need
+    /// the same, that is a home.
+    fn sharing(&self) -> f64 {
+        let readers = self.readers.len() + usize::from(self.outputs.is_some());
+        if readers > 2 { readers as f64 - 1.0 } else { 1.0 }
+    }
 }
 
 /// What makes two tensors equal to the search: producer, kind, type, readers, whether it is an output.
@@ -73,8 +84,6 @@ struct State {
     needs: Option<NeedsId>,
     /// The only relation it is a home for; any if `None`.
     only: Option<RelationId>,
-    /// A list that is handed out once for all; the reader that must have exactly that list.
-    extra: Option<(NeedsId, usize)>,
     /// Bytes that count as memory: the mean share of a device, and a little of the largest.
     bytes: f64,
 }
@@ -307,7 +316,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let bytes = counted(&left.blocks, element, self.workers.len());
-            states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, bytes });
+            states.push(State { held: None, relation, needs: None, only: Some(relation), bytes });
         }
         let produced: Vec<RelationId> = produced.into_iter().collect();
         for Offer { held, only } in held {
@@ -316,17 +325,85 @@ impl<'a> Search<'a> {
             // A home that some candidate leaves by itself is that candidate's `as produced`.
             let needs = self.layouts.needs(needs_of(&held));
             let bytes = counted(&held, element, self.workers.len());
-            states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, bytes });
+            states.push(State { held: Some(held), relation, needs: Some(needs), only, bytes });
         }
-        SourceClass { producer, readers, outputs, resident, states }
+        SourceClass { producer, readers, outputs, resident, element, states }
     }
 
     /// Finds the best choice at the current multiplier.
+    ///
+    /// Each reader of a tensor pays for what it needs, although readers of equal needs will share. Where a tensor
+    /// has three readers or more that may cost too much; so a second model, in which each pays a part,
+    /// gives the bound, and offers homes that the first then has as well.
     pub fn solve(&mut self) -> Result<Found, PlanError> {
+        let mut found = self.solve_exactly()?;
+        for _ in 0..3 {
+            if !self.has_crowds() {
+                break;
+            }
+            self.build(true);
+            let relaxed = self.model.solve(BUDGET);
+            found.bound = found.bound.min(relaxed.bound);
+            if found.bound >= found.cost * (1.0 - 1e-9) || !self.add_unions(&relaxed) {
+                break;
+            }
+            let rounds = found.effort.rounds;
+            let better = self.solve_exactly()?;
+            if better.cost < found.cost {
+                found = better;
+            }
+            found.effort.rounds += rounds;
+        }
+        Ok(found)
+    }
+
+    /// Whether any tensor has so many readers that some may share what others do not need.
+    fn has_crowds(&self) -> bool {
+        self.tensors.values().any(|(class, _)| self.has_variable(*class) && self.sources[*class].sharing() > 1.0)
+    }
+
+    /// Adds, to tensors of many readers, homes that hold what the state of an assignment holds and what one of its
+    /// readers needs. Whether any is new.
+    fn add_unions(&mut self, solution: &Solution) -> bool {
+        let mut offers: BTreeSet<(usize, RelationId, NeedsId)> = BTreeSet::new();
+        for (id, (class, readers)) in &self.tensors {
+            let own = &self.sources[*class];
+            let Some(&home) = self.home_variable.get(id).filter(|_| own.sharing() > 1.0) else { continue };
+            let relation = own.states[solution.values[home]].relation;
+            if !self.layouts.is_complete(relation) {
+                continue;
+            }
+            for (n, reader) in readers.iter().enumerate() {
+                let (c, slot) = own.readers[n];
+                let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
+                offers.extend(needs.map(|n| (*class, relation, n)));
+            }
+        }
+        let mut added = false;
+        for (class, relation, needs) in offers {
+            let left = self.layouts.relation_at(relation).clone();
+            let lists = union(&[&needs_of(&left.blocks), self.layouts.needs_at(needs)]);
+            let held = refined(&lists, &left.whole, self.workers[0]);
+            let own = &self.sources[class];
+            let once = own.producer.is_none() && !own.resident && held.iter().any(|h| h.devices.len() > 1);
+            if once || own.states.iter().any(|s| s.held.as_ref() == Some(&held)) {
+                continue;
+            }
+            let bytes = counted(&held, own.element, self.workers.len());
+            let needs = Some(self.layouts.needs(needs_of(&held)));
+            let relation = self.layouts.relation(Relation { blocks: held.clone(), ..left });
+            self.sources[class].states.push(State { held: Some(held), relation, needs, only: None, bytes });
+            added = true;
+        }
+        added
+    }
+
+    /// Solves the model in which every reader pays, until the best assignment holds exact prices.
+    fn solve_exactly(&mut self) -> Result<Found, PlanError> {
         let mut rounds = 0;
         loop {
             rounds += 1;
-            self.build();
+            self.build(false);
             let mut solution = self.model.solve(BUDGET);
             if solution.cost > solution.bound * (1.0 + 1e-9) {
                 self.model.polish(&mut solution.values);
@@ -376,7 +453,7 @@ impl<'a> Search<'a> {
     }
 
     /// Variables and factors, from the prices as they are known now.
-    fn build(&mut self) {
+    fn build(&mut self, relaxed: bool) {
         self.model.clear();
         self.tables.clear();
         self.row_variable.clear();
@@ -401,14 +478,14 @@ impl<'a> Search<'a> {
             let Some((class, readers)) = self.tensors.get(&id).cloned() else { continue };
             let Some(&home) = self.home_variable.get(&id) else { continue };
             let code = usize::MAX - class;
-            let table = self.table((code, 0), |s| s.home_table(class));
+            let table = self.table((code, if relaxed { usize::MAX } else { 1 }), |s| s.home_table(class, relaxed));
             self.model.factor(&[home], &table);
             if let Some(&row) = self.row_variable.get(&id) {
-                let table = self.table((code, 1), |s| s.arrival_table(class));
+                let table = self.table((code, 0), |s| s.arrival_table(class));
                 self.model.factor(&[row, home], &table);
             }
             for (n, reader) in readers.iter().enumerate() {
-                let table = self.table((code, 2 + n), |s| s.reader_table(class, n));
+                let table = self.table((code, 2 + 2 * n + usize::from(relaxed)), |s| s.reader_table(class, n, relaxed));
                 self.model.factor(&[home, self.row_variable[reader]], &table);
             }
         }
@@ -440,15 +517,16 @@ impl<'a> Search<'a> {
         own.seconds.iter().map(|s| s * scale).collect()
     }
 
-    fn home_table(&mut self, class: usize) -> Vec<f64> {
+    fn home_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
+        let share = if relaxed { 1.0 / own.sharing() } else { 1.0 };
         let multiplier = if own.resident { self.multiplier } else { 0.0 };
         let objective = self.options.objective;
         let (costs, layouts) = (&mut self.costs, &self.layouts);
         own.states
             .iter()
             .map(|s| {
-                let out = own.outputs.map_or(0.0, |n| costs.price(layouts, s.relation, n).scalar(objective));
+                let out = own.outputs.map_or(0.0, |n| share * costs.price(layouts, s.relation, n).scalar(objective));
                 multiplier * s.bytes + out
             })
             .collect()
@@ -477,8 +555,9 @@ impl<'a> Search<'a> {
         data
     }
 
-    fn reader_table(&mut self, class: usize, reader: usize) -> Vec<f64> {
+    fn reader_table(&mut self, class: usize, reader: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
+        let share = if relaxed { 1.0 / own.sharing() } else { 1.0 };
         let (c, slot) = own.readers[reader];
         let needs = &self.ops[c].needs[slot];
         let objective = self.options.objective;
@@ -491,11 +570,9 @@ impl<'a> Search<'a> {
                     data.push(0.0);
                     continue;
                 };
-                let cost = known.entry(needs).or_insert_with(|| match state.extra {
-                    Some((extra, r)) if r == reader && extra != needs => f64::INFINITY,
-                    Some((extra, r)) if r != reader && delivers(layouts, extra, needs) => 0.0,
-                    _ => costs.price(layouts, state.relation, needs).scalar(objective),
-                });
+                let cost = known
+                    .entry(needs)
+                    .or_insert_with(|| share * costs.price(layouts, state.relation, needs).scalar(objective));
                 data.push(*cost);
             }
         }
@@ -511,38 +588,60 @@ impl<'a> Search<'a> {
         self.home_variable.iter().map(of).sum()
     }
 
-    /// Makes the prices in an assignment exact; whether any changed.
+    /// Makes the prices in an assignment exact, and those of its neighbours that would now look better; whether
+    /// any changed.
     fn settle(&mut self, solution: &Solution) -> Result<bool, PlanError> {
-        let mut used = BTreeSet::new();
+        // The exchange, and those that another home or another candidate would have instead.
+        let mut used: BTreeMap<(RelationId, NeedsId), (TensorId, usize, Option<usize>)> = BTreeMap::new();
         for (id, (class, readers)) in &self.tensors {
             let Some(&home) = self.home_variable.get(id) else { continue };
             let own = &self.sources[*class];
             let state = &own.states[solution.values[home]];
             if let (Some(row), Some(needs)) = (self.row_variable.get(id), state.needs) {
                 let producer = &self.ops[own.producer.expect("it is made by a row")];
-                used.insert((producer.produced[solution.values[*row]], needs, *id));
+                used.entry((producer.produced[solution.values[*row]], needs)).or_insert((*id, *class, None));
             }
             for (n, reader) in readers.iter().enumerate() {
                 let (c, slot) = own.readers[n];
-                let Some(needs) = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]] else { continue };
-                let served = state.extra.is_some_and(|(e, r)| r != n && delivers(&self.layouts, e, needs));
-                if !served {
-                    used.insert((state.relation, needs, *id));
+                let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
+                if let Some(needs) = needs {
+                    used.entry((state.relation, needs)).or_insert((*id, *class, Some(n)));
                 }
             }
             if let Some(needs) = own.outputs {
-                used.insert((state.relation, needs, *id));
+                used.entry((state.relation, needs)).or_insert((*id, *class, None));
             }
         }
         let mut changed = false;
-        for (relation, needs, id) in used {
-            let name = || self.graph.node(id).name.clone();
-            changed |= self
-                .costs
-                .settle(&self.layouts, relation, needs)
-                .map_err(|e| PlanError::Exchange { tensor: name(), reason: e.to_string() })?;
+        for ((relation, needs), (id, class, reader)) in used {
+            if !self.settle_one(relation, needs, id)? {
+                continue;
+            }
+            changed = true;
+            let own = &self.sources[class];
+            let objective = self.options.objective;
+            let now = self.costs.price(&self.layouts, relation, needs).scalar(objective);
+            let mut near: BTreeSet<(RelationId, NeedsId)> = own.states.iter().map(|s| (s.relation, needs)).collect();
+            if let Some(n) = reader {
+                let (c, slot) = own.readers[n];
+                near.extend(self.ops[c].needs[slot].iter().flatten().map(|&n| (relation, n)));
+            } else {
+                near.extend(own.states.iter().filter_map(|s| s.needs).map(|n| (relation, n)));
+            }
+            for (relation, needs) in near {
+                let bound = self.costs.price(&self.layouts, relation, needs).scalar(objective);
+                if 0.0 < bound && bound < now {
+                    self.settle_one(relation, needs, id)?;
+                }
+            }
         }
         Ok(changed)
+    }
+
+    fn settle_one(&mut self, relation: RelationId, needs: NeedsId, id: TensorId) -> Result<bool, PlanError> {
+        let name = || self.graph.node(id).name.clone();
+        let settled = self.costs.settle(&self.layouts, relation, needs);
+        settled.map_err(|e| PlanError::Exchange { tensor: name(), reason: e.to_string() })
     }
 
     /// The choice that an assignment stands for.
@@ -576,13 +675,6 @@ impl<'a> Search<'a> {
 fn counted(blocks: &[Held], element: usize, workers: usize) -> f64 {
     let all: usize = blocks.iter().map(|h| h.region.volume() * h.devices.len()).sum();
     (all * element) as f64 / workers as f64 + UNEVEN * largest_share(blocks, element)
-}
-
-/// Whether every need lies inside a box of a list at its own device.
-fn delivers(layouts: &Layouts, list: NeedsId, needs: NeedsId) -> bool {
-    let list = layouts.needs_at(list);
-    let inside = |n: &Need| list.iter().any(|d| d.device == n.device && d.region.contains(&n.region));
-    layouts.needs_at(needs).iter().all(inside)
 }
 
 /// What makes two rows equal to the search, and the sources a row reads in the order in which it meets them.
