@@ -1,15 +1,42 @@
-//! Plans: against brute force, against fixed strategies, and known answers.
+//! Plans: against fixed strategies, and known answers.
 
-use crate::options::{Objective, Options};
-use crate::plan::{Plan, plan};
+use crate::candidates::even;
+use crate::choice::Home;
+use crate::error::PlanError;
+use crate::options::{Objective, Options, Strategy};
+use crate::plan::{Plan, compare, plan};
 use crate::price::price;
+use crate::strategies::strategies_tests::{Sizes, model};
 use ein_ir::dtype::DType;
-use ein_ir::graph::{Graph, TensorType};
+use ein_ir::einsum::{Access, Einsum, Label};
+use ein_ir::expr::Expr;
+use ein_ir::graph::{Graph, TensorId, TensorType};
+use ein_ir::kernel::{Attention, Kernel};
+use ein_ir::monoid::Monoid;
 use ein_ir::op::InputKind;
 use ein_task::machine::Machine;
+use ein_task::units::Bytes;
 
 fn machine(name: &str, devices: usize) -> Machine {
     Machine::by_name(name).unwrap().first(devices).unwrap()
+}
+
+/// Plans, and checks what holds of every plan.
+fn check(graph: &Graph, machine: &Machine, options: &Options) -> Plan {
+    let plan = plan(graph, machine, options).unwrap();
+    let own = price(&plan.graph, &plan.choice, machine, options).unwrap();
+    let report = &plan.report;
+    if options.objective != Objective::Memory {
+        assert!((own.of(options.objective) - report.cost).abs() <= 1e-9 * report.cost.abs(), "{report:?}");
+    }
+    assert!(report.lower_bound <= report.cost && (0.0..=1.0).contains(&report.gap), "{report:?}");
+    assert_eq!(report.bytes_per_device.sent.iter().copied().sum::<Bytes>(), report.bytes_total);
+    assert_eq!(report.bytes_per_device.received.iter().copied().sum::<Bytes>(), report.bytes_total);
+    plan
+}
+
+fn bytes() -> Options {
+    Options { objective: Objective::Bytes, ..Options::default() }
 }
 
 fn gemm(n: usize) -> Graph {
@@ -22,23 +49,193 @@ fn gemm(n: usize) -> Graph {
     g
 }
 
-fn check(graph: &Graph, machine: &Machine, options: &Options) -> Plan {
-    let plan = plan(graph, machine, options).unwrap();
-    let own = price(&plan.graph, &plan.choice, machine, options).unwrap();
-    assert!((own.of(options.objective) - plan.report.cost).abs() <= 1e-9 * plan.report.cost.abs());
-    assert!(plan.report.lower_bound <= plan.report.cost);
-    plan
+/// The product of two tensors of one shape, element by element.
+fn map(g: &mut Graph, name: &str, a: TensorId, b: TensorId) -> TensorId {
+    let ty = g.ty(a).clone();
+    let labels = ty.shape.iter().enumerate().map(|(n, &e)| Label::new(format!("l{n}"), e)).collect();
+    let all: Vec<usize> = (0..ty.shape.len()).collect();
+    let accesses = vec![Access::labels(&all), Access::labels(&all)];
+    let join = Expr::product(2, ty.dtype);
+    let einsum = Einsum { labels, rank: all.len(), accesses, join, monoid: Monoid::Sum, dtype: ty.dtype };
+    g.einsum(name, einsum, &[a, b]).unwrap()
 }
 
 #[test]
 fn products_reach_the_recursive_optimum() {
-    let options = Options { objective: Objective::Bytes, ..Options::default() };
     // Devices, elements moved over N squared: the optimum over proportional recursive cuts.
     for (devices, expected) in [(2, 1.0), (3, 1.667), (4, 2.0), (5, 2.4), (6, 2.667), (7, 2.857), (8, 3.0)] {
-        let plan = check(&gemm(8192), &machine("8xa100-ideal", devices), &options);
+        let plan = check(&gemm(8192), &machine("8xa100-ideal", devices), &bytes());
         let moved = plan.report.bytes_total.0 as f64 / 4.0 / (8192.0 * 8192.0);
         assert!((moved - expected).abs() < 0.01, "{devices} devices: {moved} instead of {expected}");
         assert!(plan.report.balance <= 1.02, "{devices}: {}", plan.report.balance);
         assert_eq!(plan.report.gap, 0.0, "{devices} devices");
+        // What no balanced decomposition could beat, whatever its boxes.
+        let absolute = plan.report.lower_bound_absolute / 4.0 / (8192.0 * 8192.0);
+        assert!(absolute <= moved && absolute > 0.7 * moved, "{devices}: {absolute} below {moved}");
     }
+}
+
+#[test]
+fn balance_can_be_lifted() {
+    let options = Options { balance: false, ..bytes() };
+    assert_eq!(check(&gemm(64), &machine("8xcpu", 7), &options).report.bytes_total, Bytes(0));
+}
+
+#[test]
+fn work_on_rows_alone_moves_nothing() {
+    for devices in 1..=8 {
+        for rows in [8, 13] {
+            let mut g = Graph::new();
+            let t = TensorType::new(DType::F32, [rows, 1 << 16]);
+            let x = g.input("x", InputKind::Input, t.clone()).unwrap();
+            let y = g.input("y", InputKind::Input, t).unwrap();
+            let a = map(&mut g, "a", x, y);
+            let b = map(&mut g, "b", a, x);
+            let c = map(&mut g, "c", b, a);
+            g.output("c", c).unwrap();
+            let plan = check(&g, &machine("8xcpu", devices), &Options::default());
+            assert_eq!(plan.report.bytes_total, Bytes(0), "{rows} rows on {devices}");
+            assert_eq!(plan.report.gap, 0.0);
+        }
+    }
+}
+
+#[test]
+fn heads_that_do_not_divide() {
+    let (heads, kv, tokens, dim) = (28, 4, 4096, 64);
+    let attention = Attention {
+        batch: 1,
+        heads,
+        kv_heads: kv,
+        queries: tokens,
+        keys: tokens,
+        dim,
+        value_dim: dim,
+        causal: false,
+        mask: None,
+        scale: 0.125_f64.to_bits(),
+        dtype: DType::F16,
+    };
+    let mut g = Graph::new();
+    let mut input = |name, n| {
+        let ty = TensorType::new(DType::F16, [1, n, tokens, dim]);
+        g.input(name, InputKind::Parameter, ty).unwrap()
+    };
+    let (q, k, v) = (input("q", heads), input("k", kv), input("v", kv));
+    let a = g.kernel("a", Kernel::Attention(attention), &[q, k, v]).unwrap();
+    g.output("a", a).unwrap();
+    let options = bytes();
+    let plan = check(&g, &machine("8xa100-ideal", 8), &options);
+    assert_eq!(plan.report.bytes_total, Bytes(0));
+    assert!(plan.report.balance <= 4.0 / 3.5 + 1e-9, "{}", plan.report.balance);
+    // Whoever does heads 4 to 7 holds key/value heads 0 and 1 and no other.
+    let blocks = plan.choice.decompositions[&a].blocks();
+    let Home::At(held) = &plan.choice.homes[&k] else { panic!("an input is held somewhere") };
+    for b in blocks {
+        let heads = b.region.0[1];
+        for d in b.devices.iter() {
+            for h in held.iter().filter(|h| h.devices.contains(d)) {
+                let own: Vec<_> = blocks.iter().filter(|b| b.devices.contains(d)).map(|b| b.region.0[1]).collect();
+                let reads = |kv: usize| own.iter().any(|i| i.lo / 7 <= kv && kv <= (i.hi - 1) / 7);
+                assert!((h.region.0[1].lo..h.region.0[1].hi).all(reads), "{heads:?} holds {}", h.region);
+            }
+        }
+    }
+}
+
+#[test]
+fn cuts_are_as_even_as_whole_numbers() {
+    let rows = [
+        (17, 1, 8, vec![3, 2, 2, 2, 2, 2, 2, 2]),
+        (28, 1, 8, vec![4, 4, 4, 4, 3, 3, 3, 3]),
+        (40, 1, 6, vec![7, 7, 7, 7, 6, 6]),
+        (2, 1, 4, vec![1, 1, 0, 0]),
+        (10, 4, 2, vec![8, 2]),
+    ];
+    for (extent, quantum, parts, expected) in rows {
+        let sizes: Vec<usize> = even(extent, quantum, parts).into_iter().map(ein_ir::region::Interval::len).collect();
+        assert_eq!(sizes, expected, "{extent} in {parts}");
+    }
+}
+
+/// Searched plans are never worse than a fixed strategy that fits and is balanced.
+fn beats_strategies(graph: &Graph, machine: &Machine, options: &Options) {
+    let plan = check(graph, machine, options);
+    let mut compared = 0;
+    for other in compare(graph, machine, options) {
+        if other.fits == Some(true) && (options.objective == Objective::Time || other.balanced == Some(true)) {
+            let cost = other.cost.unwrap();
+            assert!(plan.report.cost <= cost * (1.0 + 1e-9), "{}: {cost} below {}", other.strategy, plan.report.cost);
+            compared += 1;
+        }
+    }
+    assert!(compared > 0, "no strategy applies");
+}
+
+#[test]
+fn no_strategy_is_better() {
+    let narrow = Sizes { batch: 2, tokens: 64, heads: 8, kv: 8, dim: 16, inner: 256, labels: true };
+    let sizes = [
+        narrow,
+        Sizes { labels: false, ..narrow },
+        Sizes { kv: 2, tokens: 48, ..narrow },
+        Sizes { batch: 8, tokens: 16, ..narrow },
+    ];
+    for s in sizes {
+        for (name, devices) in [("8xa100", 4), ("8xcpu", 8), ("8xcpu", 3)] {
+            for options in [Options::default(), bytes()] {
+                beats_strategies(&model(s), &machine(name, devices), &options);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_question_has_the_same_plan() {
+    let s = Sizes { batch: 2, tokens: 32, heads: 4, kv: 2, dim: 16, inner: 96, labels: false };
+    let machine = machine("8xcpu", 4);
+    let first = plan(&model(s), &machine, &Options::default()).unwrap();
+    let second = plan(&model(s), &machine, &Options::default()).unwrap();
+    assert_eq!(first.choice, second.choice);
+    assert_eq!(first.tasks, second.tasks);
+}
+
+#[test]
+fn weights_are_cut_where_memory_is_short() {
+    // One weight of 1.5 GiB on two devices of 1 GiB: it cannot be whole anywhere.
+    let mut g = Graph::new();
+    let x = g.input("x", InputKind::Input, TensorType::new(DType::F32, [4, 1 << 14])).unwrap();
+    let w = g.input("w", InputKind::Parameter, TensorType::new(DType::F32, [24576, 1 << 14])).unwrap();
+    let y = g.contraction("y", "bk,nk->bn", &[x, w]).unwrap();
+    g.output("y", y).unwrap();
+    let machine = machine("8xcpu", 2);
+    for objective in [Objective::Time, Objective::Bytes, Objective::Memory] {
+        let options = Options { objective, memory: Some(Bytes(1 << 30)), ..Options::default() };
+        let plan = check(&g, &machine, &options);
+        assert!(plan.peak_memory() <= Bytes(1 << 30), "{}", plan.peak_memory());
+    }
+    let options = Options { memory: Some(Bytes(512 << 20)), ..Options::default() };
+    let error = plan(&g, &machine, &options).unwrap_err();
+    let PlanError::DoesNotFit { limit, needed, largest, .. } = &error else { panic!("{error}") };
+    assert_eq!(*limit, Bytes(512 << 20));
+    assert!(*needed > *limit && *needed < Bytes(1 << 30), "{needed}");
+    assert_eq!(largest[0].tensor, "w");
+    assert!(error.to_string().contains("512.0 MiB") && error.to_string().contains("`w`"), "{error}");
+}
+
+#[test]
+fn a_forced_strategy_is_priced_and_lowered() {
+    let s = Sizes { batch: 4, tokens: 8, heads: 4, kv: 4, dim: 8, inner: 64, labels: true };
+    for strategy in Strategy::ALL {
+        let options = Options { strategy: Some(strategy), ..Options::default() };
+        let plan = check(&model(s), &machine("8xcpu", 4), &options);
+        assert_eq!(plan.report.strategy.as_deref(), Some(strategy.name()));
+    }
+}
+
+#[test]
+fn a_machine_without_workers_is_refused() {
+    let mut machine = machine("8xcpu", 1);
+    machine.devices[0].kind = ein_task::machine::DeviceKind::Host;
+    assert!(matches!(plan(&gemm(4), &machine, &Options::default()), Err(PlanError::NoDevice { .. })));
 }

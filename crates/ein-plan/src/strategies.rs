@@ -8,7 +8,7 @@
 mod cut;
 mod holding;
 #[cfg(test)]
-mod strategies_tests;
+pub(crate) mod strategies_tests;
 
 use crate::choice::{Choice, Decomposition, Home};
 use crate::needs::operand_needs;

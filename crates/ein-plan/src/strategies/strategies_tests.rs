@@ -25,15 +25,15 @@ use ein_task::traffic::traffic;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy)]
-struct Sizes {
-    batch: usize,
-    tokens: usize,
-    heads: usize,
-    kv: usize,
-    dim: usize,
-    inner: usize,
+pub(crate) struct Sizes {
+    pub batch: usize,
+    pub tokens: usize,
+    pub heads: usize,
+    pub kv: usize,
+    pub dim: usize,
+    pub inner: usize,
     /// Whether products have heads as labels, or views make them.
-    labels: bool,
+    pub labels: bool,
 }
 
 const SMALL: Sizes = Sizes { batch: 4, tokens: 8, heads: 4, kv: 2, dim: 4, inner: 12, labels: true };
@@ -163,7 +163,7 @@ impl Model {
 }
 
 /// Ids, an embedding, two layers and an output layer of 10 words.
-fn model(s: Sizes) -> Graph {
+pub(crate) fn model(s: Sizes) -> Graph {
     let mut m = Model { graph: Graph::new(), s };
     let ids = TensorType::new(DType::I64, [s.batch, s.tokens]);
     let ids = m.graph.input("ids", InputKind::Input, ids).unwrap();
