@@ -1,2 +1,51 @@
-//! `cargo xtask ci`: what CI runs.
-fn main() {}
+//! Chores of the project: `cargo xtask ci` is what CI runs, `cargo xtask model` fetches the model of the demo.
+
+mod ci;
+mod model;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <chore>
+
+  ci       everything that must hold: format, lints, documentation, tests (and the model they need)
+  model    fetches all-MiniLM-L6-v2 into models/ and prints the folder
+";
+
+fn main() -> ExitCode {
+    let chore = std::env::args().nth(1);
+    let result = match chore.as_deref() {
+        Some("ci") => ci::run(),
+        Some("model") => model::fetch().map(|folder| println!("{}", folder.display())),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a program in the repository's root, showing what it prints.
+fn step(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<(), String> {
+    eprintln!("$ {program} {}", arguments.join(" "));
+    let started = std::time::Instant::now();
+    let status = std::process::Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root())
+        .status()
+        .map_err(|e| format!("cannot start `{program}`: {e}"))?;
+    eprintln!("  {:.0} s", started.elapsed().as_secs_f64());
+    if status.success() { Ok(()) } else { Err(format!("`{program} {}` failed ({status})", arguments.join(" "))) }
+}
+
+/// The repository's root.
+fn root() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+}

@@ -1,0 +1,21 @@
+//! Everything that must hold before a change lands.
+
+use crate::{model, step};
+
+/// Format, lints, documentation and tests, each without a warning.
+pub fn run() -> Result<(), String> {
+    step("cargo", &["fmt", "--all", "--check"], &[])?;
+    step("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])?;
+    step("cargo", &["doc", "--workspace", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])?;
+    // The tests on the real model say so and fail without it, unless it cannot be had (no network).
+    let folder = model::fetch();
+    let folder = match &folder {
+        Ok(folder) => folder.to_string_lossy().into_owned(),
+        Err(reason) if std::env::var_os("CI").is_some() => return Err(format!("the model is needed in CI: {reason}")),
+        Err(reason) => {
+            eprintln!("warning: tests on the real model are left out: {reason}");
+            String::new()
+        }
+    };
+    step("cargo", &["test", "--workspace", "--quiet"], &[("EIN_MINILM", folder.as_str())])
+}
