@@ -1,3 +1,31 @@
-//! The `ein` command.
+//! The `ein` command: `run`, `plan`, `explain`, `simulate`, `machine`.
 
-fn main() {}
+mod args;
+mod asked;
+mod failure;
+mod machine_command;
+mod plan_command;
+mod progress;
+mod run_command;
+mod source;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let result = match &cli.command {
+        args::Command::Run(run) => run_command::run(run),
+        args::Command::Plan(plan) => plan_command::plan(plan),
+        args::Command::Explain(explain) => plan_command::explain(explain),
+        args::Command::Simulate(simulate) => plan_command::simulate(simulate),
+        args::Command::Machine(machine) => machine_command::machine(machine),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("ein: {failure}");
+            ExitCode::from(failure.code())
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The command line: what can be asked, in words.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Runs AI computations on all devices of a server: no device assignment, no annotation, no collective.
+#[derive(Debug, Parser)]
+#[command(name = "ein", version, about, after_help = EXAMPLES, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  ein plan --workload llama-7b-block:1x4096 --machine 8xa100
+  ein explain --workload gemm:8192,8192,8192,f32 --machine 8xa100 --devices 7 --objective bytes
+  ein run models/all-MiniLM-L6-v2 --text \"A sentence.\" --text \"Another one.\" --machine 8xcpu --check
+  ein machine show dgx-1v
+
+Exit codes: 0 done; 1 a run failed; 2 the request cannot be understood or read; 3 the computation does not fit;
+4 the result differs from the reference.";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Plan a computation and run it: embeds (BERT family) or continues (LLaMA family) the texts
+    #[command(after_help = "Examples:\n  ein run models/all-MiniLM-L6-v2 --text \"One.\" --text \"Two.\" --check\n  \
+                            ein run tests/fixtures/llama-tiny/model --text \"the cat\" --new-tokens 8 --devices 3\n  \
+                            ein run synthetic:llama --text \"Once\" --machine 8xcpu")]
+    Run(Run),
+    /// Choose a decomposition for every operation and print what it costs, beside every fixed strategy
+    #[command(after_help = "Examples:\n  ein plan --workload llama-70b-block:1x4096 --machine 8xa100 --json\n  \
+                            ein plan model/config.json --batch-seq 8x512 --memory-per-device 20GB\n  \
+                            ein plan graph.ein --machine dgx-1v")]
+    Plan(Plan),
+    /// Say, for every operation and exchange, what was chosen and what it costs
+    #[command(after_help = "Example:\n  ein explain --workload gemm:8192,8192,8192 --machine 8xa100 --devices 7 --programs")]
+    Explain(Explain),
+    /// Execute the plan on a simulated machine and print how long it takes
+    #[command(after_help = "Example:\n  ein simulate --workload llama-7b-block:1x4096 --machine dgx-1v --trace trace.json")]
+    Simulate(Simulate),
+    /// List or draw machines
+    #[command(subcommand)]
+    Machine(Machine),
+}
+
+/// `ein machine`.
+#[derive(Debug, Subcommand)]
+pub enum Machine {
+    /// The machines that come with the program
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// One machine: devices, memory, rates, links
+    Show {
+        /// A name from the list, `Nxcpu`, or a machine file
+        machine: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Where the computation comes from.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// A Hugging Face folder, its config.json, or a graph in text form
+    #[arg(required_unless_present = "workload")]
+    pub source: Option<String>,
+    /// A named workload: gemm:M,N,K[,dtype] ffnn:IN,HIDDEN,OUT,BATCH chain:NAME,N
+    /// attention:BATCHxSEQ,HEADS,KV,DIM llama-7b-block:BATCHxSEQ llama-13b-block: llama-65b-block:
+    /// llama-70b-block: llama-3-8b: llama-70b:
+    #[arg(long, conflicts_with = "source", value_name = "NAME:SIZES")]
+    pub workload: Option<String>,
+    /// Batch and sequence length for a folder or config.json
+    #[arg(long, default_value = "1x128", value_name = "BATCHxSEQ")]
+    pub batch_seq: String,
+}
+
+/// The machine and what is asked of the plan.
+#[derive(Debug, Args)]
+pub struct Asked {
+    /// A machine's name (`ein machine list`), `Nxcpu`, or a machine file
+    #[arg(long, default_value = "8xcpu", value_name = "NAME|FILE")]
+    pub machine: String,
+    /// The first N devices, or a list such as 0,2,3
+    #[arg(long, value_name = "N|LIST")]
+    pub devices: Option<String>,
+    /// What to minimise
+    #[arg(long, value_enum, default_value = "time")]
+    pub objective: Objective,
+    /// Lift the rule of `--objective bytes` that every device does its share of the products
+    #[arg(long, value_enum)]
+    pub balance: Option<Balance>,
+    /// A limit below the machine's own memory, such as 40MiB
+    #[arg(long, value_name = "SIZE")]
+    pub memory_per_device: Option<String>,
+    /// The type in which partials of 16-bit tensors cross between devices
+    #[arg(long, value_enum, default_value = "same")]
+    pub partials: Partials,
+    /// Where the inputs are held: anywhere, replicated or device:N
+    #[arg(long, default_value = "anywhere", value_name = "PLACE")]
+    pub inputs: String,
+    /// Where the outputs are held: anywhere, replicated or device:N
+    #[arg(long, default_value = "anywhere", value_name = "PLACE")]
+    pub outputs: String,
+    /// A fixed strategy instead of the search: one-device, data, tensor, tensor-sequence, fsdp or ulysses
+    #[arg(long, value_name = "NAME")]
+    pub strategy: Option<String>,
+    /// Plan afresh, without reading or writing the cache of plans
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Print JSON on standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ein run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A Hugging Face folder, or `synthetic:llama` for a small model with seeded weights
+    pub model: String,
+    /// A text to embed or continue; may be given more than once
+    #[arg(long, required = true, value_name = "TEXT")]
+    pub text: Vec<String>,
+    /// Tokens to append to each text (LLaMA family)
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub new_tokens: usize,
+    /// Compare with the dense reference on one device
+    #[arg(long)]
+    pub check: bool,
+    /// Print the explained plan too
+    #[arg(long)]
+    pub explain: bool,
+    /// Print each fixed strategy's price beside ours
+    #[arg(long)]
+    pub compare: bool,
+    /// Write the measured timeline as a Chrome/Perfetto trace
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Machine and plan.
+    #[command(flatten)]
+    pub asked: Asked,
+}
+
+/// `ein plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The computation.
+    #[command(flatten)]
+    pub source: Source,
+    /// Write the task graph in text form
+    #[arg(long, value_name = "FILE")]
+    pub write_tasks: Option<PathBuf>,
+    /// Machine and plan.
+    #[command(flatten)]
+    pub asked: Asked,
+}
+
+/// `ein explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The computation.
+    #[command(flatten)]
+    pub source: Source,
+    /// Print every exchange program
+    #[arg(long)]
+    pub programs: bool,
+    /// Machine and plan.
+    #[command(flatten)]
+    pub asked: Asked,
+}
+
+/// `ein simulate`.
+#[derive(Debug, Args)]
+pub struct Simulate {
+    /// The computation.
+    #[command(flatten)]
+    pub source: Source,
+    /// Write the simulated timeline as a Chrome/Perfetto trace
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Machine and plan.
+    #[command(flatten)]
+    pub asked: Asked,
+}
+
+/// `--objective`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Objective {
+    Time,
+    Bytes,
+    Memory,
+}
+
+/// `--balance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Balance {
+    None,
+}
+
+/// `--partials`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Partials {
+    /// In the tensor's own type
+    Same,
+    /// In f32
+    F32,
+}

@@ -1,0 +1,79 @@
+//! From words on the command line to a machine and options.
+
+use crate::args::{Asked, Balance, Objective, Partials};
+use crate::failure::Failure;
+use ein_plan::options::{self, Options, Placement, Strategy};
+use ein_task::machine::{DeviceId, Machine};
+use ein_task::units::Bytes;
+use std::path::Path;
+
+/// The machine by name or from a file, restricted to the devices asked for.
+pub fn machine(asked: &Asked) -> Result<Machine, Failure> {
+    let machine = named(&asked.machine)?;
+    let Some(devices) = &asked.devices else { return Ok(machine) };
+    let bad = |_| Failure::request(format!("--devices {devices}: a number, or a list such as 0,2,3, is expected"));
+    if devices.contains(',') {
+        let list = devices.split(',').map(|d| d.trim().parse().map(DeviceId)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
+        machine.select(&list).map_err(Failure::request)
+    } else {
+        machine.first(devices.trim().parse().map_err(bad)?).map_err(Failure::request)
+    }
+}
+
+/// A machine that comes with the program, or one from a file.
+pub fn named(name: &str) -> Result<Machine, Failure> {
+    let looks_like_file = name.contains(['/', '\\']) || Path::new(name).extension().is_some_and(|e| e == "toml");
+    if !looks_like_file {
+        return Machine::by_name(name).map_err(Failure::request);
+    }
+    let text = std::fs::read_to_string(name).map_err(|e| Failure::request(format!("machine file {name}: {e}")))?;
+    Machine::parse(&text).map_err(|e| Failure::request(format!("machine file {name}: {e}")))
+}
+
+/// The options.
+pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
+    let memory = match &asked.memory_per_device {
+        None => None,
+        Some(text) => Some(Bytes::parse(text).filter(|b| b.0 > 0).ok_or_else(|| {
+            Failure::request(format!("--memory-per-device {text}: a size such as 40MiB or 20GB is expected"))
+        })?),
+    };
+    let strategy = match &asked.strategy {
+        None => None,
+        Some(name) => Some(Strategy::parse(name).ok_or_else(|| {
+            let names = Strategy::ALL.map(Strategy::name).join(", ");
+            Failure::request(format!("--strategy {name}: there is no such strategy; there are {names}"))
+        })?),
+    };
+    Ok(Options {
+        objective: match asked.objective {
+            Objective::Time => options::Objective::Time,
+            Objective::Bytes => options::Objective::Bytes,
+            Objective::Memory => options::Objective::Memory,
+        },
+        balance: asked.balance != Some(Balance::None),
+        memory,
+        wide_partials: asked.partials == Partials::F32,
+        inputs: placement("--inputs", &asked.inputs, machine)?,
+        outputs: placement("--outputs", &asked.outputs, machine)?,
+        strategy,
+    })
+}
+
+fn placement(flag: &str, text: &str, machine: &Machine) -> Result<Placement, Failure> {
+    match text {
+        "anywhere" => Ok(Placement::Anywhere),
+        "replicated" => Ok(Placement::Replicated),
+        other => {
+            let number = other.strip_prefix("device:").and_then(|n| n.parse::<u16>().ok());
+            let number = number.ok_or_else(|| {
+                Failure::request(format!("{flag} {text}: anywhere, replicated or device:N is expected"))
+            })?;
+            if usize::from(number) >= machine.len() {
+                let devices = machine.len();
+                return Err(Failure::request(format!("{flag} {text}: {} has devices 0 to {}", machine.name, devices - 1)));
+            }
+            Ok(Placement::Device(DeviceId(number)))
+        }
+    }
+}
