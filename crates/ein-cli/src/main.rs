@@ -7,6 +7,7 @@ mod machine_command;
 mod plan_command;
 mod progress;
 mod run_command;
+mod show;
 mod source;
 
 use clap::Parser;

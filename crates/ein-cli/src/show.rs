@@ -1,0 +1,110 @@
+//! What is printed, and written to files.
+
+use crate::failure::Failure;
+use ein_plan::report::{Report, StrategyReport};
+use ein_task::timeline::{Lane, Timeline};
+use ein_task::units::{Bytes, Seconds};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Writes a file whole or not at all.
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::run(format!("{}: {e}", path.display()));
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    std::fs::write(&part, text).map_err(failed)?;
+    std::fs::rename(&part, path).map_err(failed)
+}
+
+/// The report as JSON.
+pub fn report_json(report: &Report) -> Result<Value, Failure> {
+    serde_json::to_value(report).map_err(Failure::run)
+}
+
+/// Strategies as JSON: an object by name.
+pub fn strategies_json(strategies: &[StrategyReport]) -> Result<Value, Failure> {
+    let mut all = serde_json::Map::new();
+    for s in strategies {
+        let mut value = serde_json::to_value(s).map_err(Failure::run)?;
+        if let Some(fields) = value.as_object_mut() {
+            fields.remove("strategy");
+            fields.retain(|_, v| !v.is_null());
+        }
+        all.insert(s.strategy.clone(), value);
+    }
+    Ok(Value::Object(all))
+}
+
+/// A cost in its unit.
+pub fn cost(value: f64, unit: &str) -> String {
+    if unit == "s" { Seconds(value).to_string() } else { Bytes(value as u64).to_string() }
+}
+
+/// The figures of a plan.
+pub fn report(r: &Report) -> String {
+    let mut text = String::new();
+    let peak = r.peak_memory_per_device.iter().max().copied().unwrap_or_default();
+    let sent = r.bytes_per_device.sent.iter().max().copied().unwrap_or_default();
+    let strategy = r.strategy.as_ref().map_or(String::new(), |s| format!(", fixed strategy {s}"));
+    let _ = writeln!(text, "  machine      {} ({} devices), objective {}{strategy}", r.machine, r.devices, r.objective);
+    let _ = writeln!(
+        text,
+        "  cost         {} (lower bound {}, gap {:.2} %, against any plan {:.0} %)",
+        cost(r.cost, &r.cost_unit),
+        cost(r.lower_bound, &r.cost_unit),
+        100.0 * r.gap,
+        100.0 * r.gap_absolute
+    );
+    let _ = writeln!(text, "  time         {} serial, {} simulated with overlap", r.seconds, r.simulated_seconds);
+    let _ = writeln!(text, "  moved        {} in all, at most {sent} sent by a device", r.bytes_total);
+    let _ = writeln!(text, "  memory       at most {peak} a device; largest share of work {:.2} × mean", r.balance);
+    let _ = writeln!(text, "  planned in   {} ({} operations)", r.planning_seconds, r.operations);
+    let _ = writeln!(text, "  assuming     inputs {}; outputs {}", r.assumptions.inputs, r.assumptions.outputs);
+    text
+}
+
+/// Ours beside every fixed strategy.
+pub fn strategies(ours: &Report, strategies: &[StrategyReport]) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "  {:<16} {:>11} {:>11} {:>11} {:>11}", "plan", "serial", "simulated", "moved", "memory");
+    let peak = |bytes: &[Bytes]| bytes.iter().max().copied().unwrap_or_default().to_string();
+    let mut row = |name: &str, serial: Seconds, simulated: Seconds, moved: Bytes, memory: String, remark: &str| {
+        let (a, b, c) = (serial.to_string(), simulated.to_string(), moved.to_string());
+        let _ = writeln!(text, "  {name:<16} {a:>11} {b:>11} {c:>11} {memory:>11}{remark}");
+    };
+    let memory = peak(&ours.peak_memory_per_device);
+    row("ours", ours.seconds, ours.simulated_seconds, ours.bytes_total, memory, "");
+    let mut refused = String::new();
+    for s in strategies {
+        if let Some(reason) = &s.refused {
+            let _ = writeln!(refused, "  {:<16} refused: {reason}", s.strategy);
+            continue;
+        }
+        let mut remark = String::new();
+        if s.fits == Some(false) {
+            remark.push_str("  does not fit");
+        }
+        if s.balanced == Some(false) {
+            remark.push_str("  not balanced");
+        }
+        row(
+            &s.strategy,
+            s.seconds.unwrap_or_default(),
+            s.simulated_seconds.unwrap_or_default(),
+            s.bytes_total.unwrap_or_default(),
+            peak(s.peak_memory_per_device.as_deref().unwrap_or_default()),
+            &remark,
+        );
+    }
+    text + &refused
+}
+
+/// Seconds that every device's compute unit is busy.
+pub fn busy(timeline: &Timeline, devices: usize) -> Vec<f64> {
+    let mut busy = vec![0.0; devices];
+    for event in timeline.events.iter().filter(|e| e.lane == Lane::Compute) {
+        busy[event.device.index()] += event.end.0 - event.start.0;
+    }
+    busy
+}
