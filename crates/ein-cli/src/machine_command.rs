@@ -25,7 +25,7 @@ pub fn machine(asked: &Asked) -> Result<(), Failure> {
             if *json {
                 println!("{:#}", as_json(&machine));
             } else {
-                print!("{}", machine.describe());
+                print!("{}", ein_task::describe::describe(&machine));
             }
         }
     }

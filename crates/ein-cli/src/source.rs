@@ -3,7 +3,9 @@
 use crate::args::Source;
 use crate::failure::Failure;
 use ein_ir::graph::Graph;
-use einsummable::models::ModelConfig;
+use einsummable::models::{Bert, Llama, ModelConfig, Pipeline, sentence};
+use einsummable::nn::Module;
+use einsummable::{DType, Tensor, trace};
 use std::path::Path;
 
 /// The graph and a name for it.
@@ -22,11 +24,30 @@ pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
         let parsed = ModelConfig::parse(&read(&config)?)
             .map_err(|e| Failure::request(format!("{}: {e}", config.display())))?;
         let (batch, sequence) = batch_seq(&source.batch_seq)?;
-        let graph = parsed.graph(batch, sequence).map_err(Failure::request)?;
-        return Ok((name, graph));
+        let folder = path.is_dir().then_some(path);
+        return Ok((name, forward(&parsed, folder, batch, sequence)?));
     }
     let graph = ein_ir::text::parse(&read(path)?).map_err(|e| Failure::request(format!("{name}:{e}")))?;
     Ok((name, graph))
+}
+
+/// The forward graph of a model. A sentence model's folder says how its tokens become one vector.
+fn forward(config: &ModelConfig, folder: Option<&Path>, batch: usize, sequence: usize) -> Result<Graph, Failure> {
+    let ids = Tensor::input(sentence::IDS, [batch, sequence], DType::I64);
+    let traced = match config {
+        ModelConfig::Llama(config) => trace(&[("logits", &Llama::new(config).forward(&ids))]),
+        ModelConfig::Bert(config) => match folder.filter(|f| f.join("modules.json").is_file()) {
+            Some(folder) => {
+                let pipeline = Pipeline::read(folder).map_err(Failure::request)?;
+                trace(&[("embedding", &sentence::embedding(config, &pipeline, batch, sequence))])
+            }
+            None => {
+                let mask = Tensor::input(sentence::MASK, [batch, 1, 1, sequence], config.dtype);
+                trace(&[("hidden", &Bert::new(config).forward(&ids, &mask))])
+            }
+        },
+    };
+    Ok(traced.map_err(Failure::request)?.graph)
 }
 
 fn batch_seq(text: &str) -> Result<(usize, usize), Failure> {

@@ -11,6 +11,7 @@ pub mod error;
 pub mod exchanges;
 #[cfg(test)]
 mod exchanges_tests;
+pub mod explain;
 mod layouts;
 pub mod lower;
 pub mod needs;

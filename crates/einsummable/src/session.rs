@@ -6,7 +6,8 @@ use crate::trace::{Traced, trace};
 use crate::weights::Weights;
 use ein_ir::dense::Dense;
 use ein_ir::graph::{Graph, TensorId, TensorType};
-use ein_ir::reference::{EvalError, run_from};
+use ein_ir::op::InputKind;
+use ein_ir::reference::{EvalError, run as reference, run_from};
 use ein_ir::region::Region;
 use ein_plan::error::PlanError;
 use ein_plan::options::Options;
@@ -29,6 +30,14 @@ pub enum SessionError {
     /// It did not run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// A parameter could not be read.
+    #[error("parameter `{name}`: {reason}")]
+    Parameter {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// The outputs could not be put together.
     #[error(transparent)]
     Output(#[from] EvalError),
@@ -97,14 +106,24 @@ impl Session {
         source: &dyn ParameterSource,
     ) -> Result<Compiled, SessionError> {
         let Traced { graph, constants } = trace(outputs)?;
-        self.compile_graph(&graph, &Overlay { constants: &constants, rest: source })
+        let mut compiled = self.compile_graph(&graph, &Overlay { constants: &constants, rest: source })?;
+        compiled.constants = constants;
+        Ok(compiled)
     }
 
     /// Plans a graph and loads its parameters.
     pub fn compile_graph(&self, graph: &Graph, parameters: &dyn ParameterSource) -> Result<Compiled, SessionError> {
         let plan = plan(graph, &self.machine, &self.options)?;
         let executor = Executor::new(plan.tasks.clone(), parameters)?;
-        Ok(Compiled { plan, executor, timeline: Timeline::default(), seconds: 0.0 })
+        Ok(Compiled {
+            plan,
+            executor,
+            constants: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+            timeline: Timeline::default(),
+            seconds: 0.0,
+        })
     }
 }
 
@@ -112,6 +131,10 @@ impl Session {
 pub struct Compiled {
     plan: Plan,
     executor: Executor,
+    constants: BTreeMap<String, Arc<Dense>>,
+    /// What went into and came out of the last run, for comparing with the reference.
+    inputs: BTreeMap<String, Dense>,
+    outputs: BTreeMap<String, Dense>,
     timeline: Timeline,
     seconds: f64,
 }
@@ -139,14 +162,38 @@ impl Compiled {
     ) -> Result<BTreeMap<String, Dense>, SessionError> {
         let inputs: BTreeMap<String, Dense> = inputs.into_iter().map(|(name, value)| (name.into(), value)).collect();
         let run = self.executor.run(&inputs)?;
-        (self.timeline, self.seconds) = (run.timeline, run.seconds);
+        (self.timeline, self.seconds, self.inputs) = (run.timeline, run.seconds, inputs);
         // What comes out are the tensors behind views that end the graph; those are applied here.
         let graph = &self.plan.graph;
         let mut sources: BTreeMap<TensorId, Dense> = BTreeMap::new();
         for (name, value) in run.outputs {
             sources.insert(graph.find(&name).expect("the plan's outputs are rows of its graph"), value);
         }
-        Ok(run_from(graph, &sources)?)
+        self.outputs = run_from(graph, &sources)?;
+        Ok(self.outputs.clone())
+    }
+
+    /// The largest absolute difference between the last run's outputs and the dense reference's.
+    pub fn max_abs_error(&self, parameters: &dyn ParameterSource) -> Result<f64, SessionError> {
+        let right = self.reference(parameters)?;
+        Ok(self.outputs.iter().map(|(name, value)| value.max_abs_difference(&right[name])).fold(0.0, f64::max))
+    }
+
+    /// What the dense reference, on one device and without any plan, makes of the last run's inputs. Reads every
+    /// parameter whole.
+    pub fn reference(&self, parameters: &dyn ParameterSource) -> Result<BTreeMap<String, Dense>, SessionError> {
+        let source = Overlay { constants: &self.constants, rest: parameters };
+        let mut inputs = self.inputs.clone();
+        for id in self.plan.graph.inputs(InputKind::Parameter) {
+            let node = self.plan.graph.node(id);
+            let mut bytes = vec![0; node.ty.bytes() as usize];
+            source
+                .read(&node.name, &node.ty, &node.ty.whole(), &mut bytes)
+                .map_err(|reason| SessionError::Parameter { name: node.name.clone(), reason })?;
+            let value = Dense::from_le_bytes(&node.ty, &bytes).expect("as many bytes as its type has");
+            inputs.insert(node.name.clone(), value);
+        }
+        Ok(reference(&self.plan.graph, &inputs)?)
     }
 }
 
