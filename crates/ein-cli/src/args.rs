@@ -36,10 +36,14 @@ pub enum Command {
                             ein plan graph.ein --machine dgx-1v")]
     Plan(Plan),
     /// Say, for every operation and exchange, what was chosen and what it costs
-    #[command(after_help = "Example:\n  ein explain --workload gemm:8192,8192,8192 --machine 8xa100 --devices 7 --programs")]
+    #[command(
+        after_help = "Example:\n  ein explain --workload gemm:8192,8192,8192 --machine 8xa100 --devices 7 --programs"
+    )]
     Explain(Explain),
     /// Execute the plan on a simulated machine and print how long it takes
-    #[command(after_help = "Example:\n  ein simulate --workload llama-7b-block:1x4096 --machine dgx-1v --trace trace.json")]
+    #[command(
+        after_help = "Example:\n  ein simulate --workload llama-7b-block:1x4096 --machine dgx-1v --trace trace.json"
+    )]
     Simulate(Simulate),
     /// List or draw machines
     #[command(subcommand)]

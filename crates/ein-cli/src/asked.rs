@@ -13,7 +13,8 @@ pub fn machine(asked: &Asked) -> Result<Machine, Failure> {
     let Some(devices) = &asked.devices else { return Ok(machine) };
     let bad = |_| Failure::request(format!("--devices {devices}: a number, or a list such as 0,2,3, is expected"));
     if devices.contains(',') {
-        let list = devices.split(',').map(|d| d.trim().parse().map(DeviceId)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
+        let list =
+            devices.split(',').map(|d| d.trim().parse().map(DeviceId)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
         machine.select(&list).map_err(Failure::request)
     } else {
         machine.first(devices.trim().parse().map_err(bad)?).map_err(Failure::request)
@@ -71,7 +72,11 @@ fn placement(flag: &str, text: &str, machine: &Machine) -> Result<Placement, Fai
             })?;
             if usize::from(number) >= machine.len() {
                 let devices = machine.len();
-                return Err(Failure::request(format!("{flag} {text}: {} has devices 0 to {}", machine.name, devices - 1)));
+                return Err(Failure::request(format!(
+                    "{flag} {text}: {} has devices 0 to {}",
+                    machine.name,
+                    devices - 1
+                )));
             }
             Ok(Placement::Device(DeviceId(number)))
         }

@@ -97,7 +97,12 @@ pub fn simulate(args: &Simulate) -> Result<(), Failure> {
         });
         println!("{value:#}");
     } else {
-        println!("{name} on {}: {} simulated, {} tasks", plan.machine.name, timeline.makespan(), plan.tasks.tasks.len());
+        println!(
+            "{name} on {}: {} simulated, {} tasks",
+            plan.machine.name,
+            timeline.makespan(),
+            plan.tasks.tasks.len()
+        );
         for (device, busy) in plan.machine.devices.iter().zip(busy) {
             let share = 100.0 * busy / timeline.makespan().0.max(1e-30);
             println!("  {:<8} computing {share:5.1} % of the time", device.name);

@@ -6,7 +6,7 @@ use ein_ir::graph::Graph;
 use einsummable::models::{Bert, Llama, ModelConfig, Pipeline, sentence};
 use einsummable::nn::Module;
 use einsummable::{DType, Tensor, trace};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The graph and a name for it.
 pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
@@ -15,17 +15,17 @@ pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
         return Ok((workload.clone(), graph));
     }
     let name = source.source.clone().unwrap_or_default();
-    let path = Path::new(&name);
-    let read = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|e| Failure::request(format!("{}: {e}", path.display())))
-    };
+    let path = PathBuf::from(&name);
+    let path = path.as_path();
+    let read =
+        |path: &Path| std::fs::read_to_string(path).map_err(|e| Failure::request(format!("{}: {e}", path.display())));
     if path.is_dir() || path.extension().is_some_and(|e| e == "json") {
         let config = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
-        let parsed = ModelConfig::parse(&read(&config)?)
-            .map_err(|e| Failure::request(format!("{}: {e}", config.display())))?;
+        let parsed =
+            ModelConfig::parse(&read(&config)?).map_err(|e| Failure::request(format!("{}: {e}", config.display())))?;
         let (batch, sequence) = batch_seq(&source.batch_seq)?;
-        let folder = path.is_dir().then_some(path);
-        return Ok((name, forward(&parsed, folder, batch, sequence)?));
+        let graph = forward(&parsed, path.is_dir().then_some(path), batch, sequence)?;
+        return Ok((name, graph));
     }
     let graph = ein_ir::text::parse(&read(path)?).map_err(|e| Failure::request(format!("{name}:{e}")))?;
     Ok((name, graph))

@@ -273,7 +273,11 @@ impl fmt::Display for Explanation {
             let long = text.chars().count() > n;
             if long { text.chars().take(n - 1).chain(['…']).collect() } else { text.to_string() }
         };
-        writeln!(f, "{:<width$}  {:<11}  {:<44}  {:>10}  {:>10}  {:>10}", "operation", "kind", "decomposition", "compute", "bytes in", "bytes out")?;
+        writeln!(
+            f,
+            "{:<width$}  {:<11}  {:<44}  {:>10}  {:>10}  {:>10}",
+            "operation", "kind", "decomposition", "compute", "bytes in", "bytes out"
+        )?;
         for o in &self.operations {
             let (name, how) = (cut(&o.name, width), cut(&o.decomposition, 44));
             let (s, i, u) = (o.seconds.to_string(), dash(o.bytes_in), dash(o.bytes_out));
@@ -282,16 +286,29 @@ impl fmt::Display for Explanation {
         if self.exchanges.is_empty() {
             writeln!(f, "\nno exchange moves anything")?;
         } else {
-            writeln!(f, "\n{:<width$}  {:<9}  {:>10}  {:>5}  {:>5}  {:>10}  {:>10}  read by", "exchange of", "stage", "bytes", "moves", "depth", "time", "bound")?;
+            writeln!(
+                f,
+                "\n{:<width$}  {:<9}  {:>10}  {:>5}  {:>5}  {:>10}  {:>10}  read by",
+                "exchange of", "stage", "bytes", "moves", "depth", "time", "bound"
+            )?;
             for m in &self.exchanges {
                 let (name, readers) = (cut(&m.tensor, width), cut(&m.readers.join(", "), 40));
                 let (b, t, l) = (m.bytes.to_string(), m.seconds.to_string(), m.bound.to_string());
-                writeln!(f, "{name:<width$}  {:<9}  {b:>10}  {:>5}  {:>5}  {t:>10}  {l:>10}  {readers}", m.stage, m.moves, m.depth)?;
+                writeln!(
+                    f,
+                    "{name:<width$}  {:<9}  {b:>10}  {:>5}  {:>5}  {t:>10}  {l:>10}  {readers}",
+                    m.stage, m.moves, m.depth
+                )?;
             }
         }
-        writeln!(f, "\n{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>12}", "device", "memory", "parameters", "sent", "received", "operations")?;
+        writeln!(
+            f,
+            "\n{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>12}",
+            "device", "memory", "parameters", "sent", "received", "operations"
+        )?;
         for d in &self.devices {
-            let (m, p, s, r) = (d.memory.to_string(), d.parameters.to_string(), d.sent.to_string(), d.received.to_string());
+            let (m, p, s, r) =
+                (d.memory.to_string(), d.parameters.to_string(), d.sent.to_string(), d.received.to_string());
             writeln!(f, "{:<8}  {m:>10}  {p:>10}  {s:>10}  {r:>10}  {:>12.3e}", d.device, d.operations)?;
         }
         Ok(())

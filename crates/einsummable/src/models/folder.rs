@@ -100,7 +100,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    fn read(folder: &Path) -> Result<Self, FolderError> {
+    /// Reads a folder's `modules.json` and what it names.
+    pub fn read(folder: &Path) -> Result<Self, FolderError> {
         let path = folder.join("modules.json");
         let wrong = |reason: String| FolderError::Pipeline { path: path.clone(), reason };
         let max_seq_length = optional(&folder.join("sentence_bert_config.json"))?
