@@ -3,6 +3,8 @@
 //! This crate holds no buffer and reads no clock (but for reporting how long planning took).
 
 pub mod bounds;
+#[cfg(test)]
+mod brute_force_tests;
 pub mod candidates;
 pub mod choice;
 mod costs;

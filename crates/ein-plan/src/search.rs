@@ -68,7 +68,9 @@ impl SourceClass {
     /// the same, that is a home.
     fn sharing(&self) -> f64 {
         let readers = self.readers.len() + usize::from(self.outputs.is_some());
-        if readers > 2 { readers as f64 - 1.0 } else { 1.0 }
+        // An input that is held once cannot be at home where all need it.
+        let alone = if self.producer.is_none() { 0 } else { 1 };
+        if readers > 1 + alone { (readers - alone) as f64 } else { 1.0 }
     }
 }
 
@@ -76,6 +78,7 @@ impl SourceClass {
 type TensorKey = (Option<usize>, Option<InputKind>, TensorType, Vec<(usize, usize)>, bool);
 
 /// One value of a home variable.
+#[derive(Clone)]
 struct State {
     /// `None`: as produced.
     held: Option<Vec<Held>>,
@@ -84,6 +87,8 @@ struct State {
     needs: Option<NeedsId>,
     /// The only relation it is a home for; any if `None`.
     only: Option<RelationId>,
+    /// A list that is handed out once for all readers that need exactly it.
+    extra: Option<NeedsId>,
     /// Bytes that count as memory: the mean share of a device, and a little of the largest.
     bytes: f64,
 }
@@ -316,7 +321,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let bytes = counted(&left.blocks, element, self.workers.len());
-            states.push(State { held: None, relation, needs: None, only: Some(relation), bytes });
+            states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, bytes });
         }
         let produced: Vec<RelationId> = produced.into_iter().collect();
         for Offer { held, only } in held {
@@ -325,9 +330,28 @@ impl<'a> Search<'a> {
             // A home that some candidate leaves by itself is that candidate's `as produced`.
             let needs = self.layouts.needs(needs_of(&held));
             let bytes = counted(&held, element, self.workers.len());
-            states.push(State { held: Some(held), relation, needs: Some(needs), only, bytes });
+            states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, bytes });
+        }
+        if kind == Some(InputKind::Input) && readers.len() > 1 {
+            self.share_hand_outs(&mut states, &read);
         }
         SourceClass { producer, readers, outputs, resident, element, states }
+    }
+
+    /// For every list of needs, the home from which handing it out is cheapest, with that hand-out shared.
+    fn share_hand_outs(&mut self, states: &mut Vec<State>, lists: &BTreeSet<NeedsId>) {
+        let objective = self.options.objective;
+        let homes = states.len();
+        for &list in lists {
+            let costs = &mut self.costs;
+            let mut price = |n: usize| costs.price(&self.layouts, states[n].relation, list).scalar(objective);
+            let prices: Vec<f64> = (0..homes).map(&mut price).collect();
+            let best = (0..homes).min_by(|&a, &b| prices[a].total_cmp(&prices[b])).expect("a tensor has a home");
+            if prices[best] > 0.0 {
+                let State { held, relation, needs, only, bytes, .. } = states[best].clone();
+                states.push(State { held, relation, needs, only, extra: Some(list), bytes });
+            }
+        }
     }
 
     /// Finds the best choice at the current multiplier.
@@ -341,8 +365,18 @@ impl<'a> Search<'a> {
             if !self.has_crowds() {
                 break;
             }
-            self.build(true);
-            let relaxed = self.model.solve(BUDGET);
+            // Prices that rise here cannot make the best assignment worse: it holds exact ones only.
+            let mut relaxed;
+            let mut rounds = 0;
+            loop {
+                self.build(true);
+                relaxed = self.model.solve(BUDGET);
+                rounds += 1;
+                if rounds == ROUNDS || relaxed.bound >= found.cost * (1.0 - 1e-9) || !self.settle(&relaxed)? {
+                    break;
+                }
+            }
+            found.effort.rounds += rounds;
             found.bound = found.bound.min(relaxed.bound);
             if found.bound >= found.cost * (1.0 - 1e-9) || !self.add_unions(&relaxed) {
                 break;
@@ -385,14 +419,30 @@ impl<'a> Search<'a> {
             let lists = union(&[&needs_of(&left.blocks), self.layouts.needs_at(needs)]);
             let held = refined(&lists, &left.whole, self.workers[0]);
             let own = &self.sources[class];
-            let once = own.producer.is_none() && !own.resident && held.iter().any(|h| h.devices.len() > 1);
-            if once || own.states.iter().any(|s| s.held.as_ref() == Some(&held)) {
+            if own.producer.is_none() && !own.resident {
+                // Held once, so shared instead.
+                let at = own.states.iter().position(|s| s.relation == relation).expect("it is a state's");
+                if !own.states.iter().any(|s| s.relation == relation && s.extra == Some(needs)) {
+                    let state = State { extra: Some(needs), ..own.states[at].clone() };
+                    self.sources[class].states.push(state);
+                    added = true;
+                }
+                continue;
+            }
+            if own.states.iter().any(|s| s.held.as_ref() == Some(&held)) {
                 continue;
             }
             let bytes = counted(&held, own.element, self.workers.len());
             let needs = Some(self.layouts.needs(needs_of(&held)));
             let relation = self.layouts.relation(Relation { blocks: held.clone(), ..left });
-            self.sources[class].states.push(State { held: Some(held), relation, needs, only: None, bytes });
+            self.sources[class].states.push(State {
+                held: Some(held),
+                relation,
+                needs,
+                only: None,
+                extra: None,
+                bytes,
+            });
             added = true;
         }
         added
@@ -527,7 +577,8 @@ impl<'a> Search<'a> {
             .iter()
             .map(|s| {
                 let out = own.outputs.map_or(0.0, |n| share * costs.price(layouts, s.relation, n).scalar(objective));
-                multiplier * s.bytes + out
+                let extra = s.extra.map_or(0.0, |n| costs.price(layouts, s.relation, n).scalar(objective));
+                multiplier * s.bytes + out + extra
             })
             .collect()
     }
@@ -570,9 +621,10 @@ impl<'a> Search<'a> {
                     data.push(0.0);
                     continue;
                 };
-                let cost = known
-                    .entry(needs)
-                    .or_insert_with(|| share * costs.price(layouts, state.relation, needs).scalar(objective));
+                let cost = known.entry(needs).or_insert_with(|| {
+                    let shared = state.extra == Some(needs);
+                    if shared { 0.0 } else { share * costs.price(layouts, state.relation, needs).scalar(objective) }
+                });
                 data.push(*cost);
             }
         }
@@ -608,7 +660,7 @@ impl<'a> Search<'a> {
                     used.entry((state.relation, needs)).or_insert((*id, *class, Some(n)));
                 }
             }
-            if let Some(needs) = own.outputs {
+            for needs in own.outputs.into_iter().chain(state.extra) {
                 used.entry((state.relation, needs)).or_insert((*id, *class, None));
             }
         }
