@@ -125,6 +125,10 @@ impl Axes {
 
     /// What handing out from `have` must do, up to where in the tensor it is.
     pub fn pattern(&mut self, relation: &Relation, have: &Profile, needs: &Profile) -> Pattern {
+        // Of an empty tensor nobody has or needs a block; how many axes it has is then not known here.
+        if have.devices.is_empty() || needs.devices.is_empty() {
+            return Pattern(Vec::new());
+        }
         let overlays: Vec<Overlay> = have.axes.iter().zip(&needs.axes).map(|(&a, &b)| self.overlay(a, b)).collect();
         let mut cells: Vec<(Mask, Mask, u64, u64)> = Vec::new();
         let mut lengths = vec![0u64; overlays.len()];
