@@ -114,9 +114,8 @@ pub fn drawn(graph: &Graph, devices: usize, seed: u64) -> Choice {
                 Rule::MultipleOf(q) => *q,
             };
             let rules: Vec<_> = spec.labels.iter().map(|l| (l.role != Role::Whole, quantum(&l.rule))).collect();
-            let blocks = boxes(&mut rng, &space, &rules, 2 * devices);
-            let blocks: Vec<Block> =
-                blocks.into_iter().map(|region| Block { region, devices: holders(&mut rng, devices) }).collect();
+            let blocks = laid(&mut rng, &space, &rules, 2 * devices, devices).into_iter();
+            let blocks: Vec<Block> = blocks.map(|(region, devices)| Block { region, devices }).collect();
             let decomposition = if space.is_empty() {
                 Decomposition::whole(&space, holders(&mut rng, devices))
             } else {
@@ -131,8 +130,8 @@ pub fn drawn(graph: &Graph, devices: usize, seed: u64) -> Choice {
         } else if matches!(graph.node(tensor).op, Op::View(_)) {
             continue;
         }
-        let held = boxes(&mut rng, &whole, &free, devices + 1).into_iter();
-        let held = held.map(|region| Held { region, devices: holders(&mut rng, devices) }).collect();
+        let held = laid(&mut rng, &whole, &free, devices + 1, devices).into_iter();
+        let held = held.map(|(region, devices)| Held { region, devices }).collect();
         choice.homes.insert(tensor, Home::At(held));
     }
     choice
@@ -144,6 +143,31 @@ fn holders(rng: &mut Rng, devices: usize) -> DeviceSet {
         set = set.with(DeviceId(rng.below(devices) as u16));
     }
     set
+}
+
+/// Regions that tile `whole`, at devices: mostly any boxes anywhere; often, so that neighbours agree and little
+/// moves, even strips one a device; sometimes all of it as one.
+fn laid(
+    rng: &mut Rng,
+    whole: &Region,
+    rules: &[(bool, usize)],
+    most: usize,
+    devices: usize,
+) -> Vec<(Region, DeviceSet)> {
+    let style = rng.below(100);
+    let axes: Vec<usize> = (0..whole.rank()).filter(|&a| rules[a].0).collect();
+    if style < 15 {
+        return vec![(whole.clone(), holders(rng, devices))];
+    }
+    if style < 45 && !axes.is_empty() {
+        let axis = axes[rng.below(axes.len())];
+        let quantum = rules[axis].1;
+        let mut sizes: Vec<usize> = even(whole.0[axis].len() / quantum, devices).iter().map(|n| n * quantum).collect();
+        sizes[devices - 1] += whole.0[axis].len() % quantum;
+        let strips = strips(whole, axis, &sizes).into_iter().enumerate();
+        return strips.map(|(n, region)| (region, DeviceSet::one(DeviceId(n as u16)))).collect();
+    }
+    boxes(rng, whole, rules, most).into_iter().map(|region| (region, holders(rng, devices))).collect()
 }
 
 /// At most `most` boxes that tile `whole`, by cuts at any place that the rules allow.
