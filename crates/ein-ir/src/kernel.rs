@@ -11,6 +11,16 @@ pub enum Kernel {
     Gather(Gather),
 }
 
+impl Kernel {
+    /// The name in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Attention(_) => "attention",
+            Self::Gather(_) => "gather",
+        }
+    }
+}
+
 /// `out[b,h,s,e] = Σ_t softmax_t(scale · Σ_d q[b,h,s,d] k[b,h/g,t,d] + mask[b,h,s,t]) v[b,h/g,t,e]`.
 ///
 /// Operands: q `[b,h,s,d]`, k `[b,kv,t,d]`, v `[b,kv,t,e]` and, when `mask`, an additive mask

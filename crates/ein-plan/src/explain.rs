@@ -201,8 +201,7 @@ fn parameters(plan: &Plan) -> Vec<Bytes> {
 
 fn kind(op: &Op, spec: &Spec) -> &'static str {
     match op {
-        Op::Kernel(ein_ir::kernel::Kernel::Attention(_)) => "attention",
-        Op::Kernel(ein_ir::kernel::Kernel::Gather(_)) => "gather",
+        Op::Kernel(kernel) => kernel.name(),
         Op::Input(_) | Op::View(_) => "view",
         Op::Einsum(_) if spec.work.contraction => "contraction",
         Op::Einsum(e) if e.folds() => "reduction",
