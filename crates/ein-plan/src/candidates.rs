@@ -36,9 +36,16 @@ pub struct Richness {
     pub tiny: bool,
 }
 
-impl Default for Richness {
-    fn default() -> Self {
-        Self { most: 400, recursive: 16, tiny: true }
+impl Richness {
+    /// What a search of seconds affords: tables grow with the square of the candidates, so many devices get
+    /// fewer.
+    pub fn of(machine: &Machine) -> Self {
+        let most = match machine.workers().len() {
+            0..=8 => 400,
+            9..=16 => 160,
+            _ => 96,
+        };
+        Self { most, recursive: 16, tiny: true }
     }
 }
 
@@ -62,10 +69,10 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
         return found.list;
     }
     found.push(whole(&space, workers.iter().copied().collect()));
-    for &d in &workers {
+    let p = workers.len();
+    for &d in workers.iter().take(if p <= 16 { p } else { 1 }) {
         found.push(whole(&space, DeviceSet::one(d)));
     }
-    let p = workers.len();
     let mut counts: Vec<usize> = (2..=p).filter(|n| p.is_multiple_of(*n) || n.is_power_of_two()).collect();
     counts.reverse();
     for count in counts {

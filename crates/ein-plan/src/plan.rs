@@ -142,7 +142,7 @@ fn tasks(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -
 /// Searches, with a price on memory that rises until the plan fits, and then falls as far as it still does.
 fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
     let mut known = Exchanges::new(options.objective);
-    let mut search = Search::new(graph, machine, options, &mut known, Richness::default());
+    let mut search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
     let mut best: Option<(f64, Choice)> = None;
     let mut lack: Option<NotEnough> = None;
     let mut bound = f64::NEG_INFINITY;

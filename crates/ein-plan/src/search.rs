@@ -61,16 +61,33 @@ struct SourceClass {
     /// Bytes of an element.
     element: usize,
     states: Vec<State>,
+    /// Distinct lists of needs of its readers.
+    lists: Vec<NeedsId>,
 }
 
 impl SourceClass {
-    /// How many readers may share one hand-out at most while another reader needs something else. If all need
-    /// the same, that is a home.
-    fn sharing(&self) -> f64 {
-        let readers = self.readers.len() + usize::from(self.outputs.is_some());
-        // An input that is held once cannot be at home where all need it.
-        let alone = if self.producer.is_none() { 0 } else { 1 };
-        if readers > 1 + alone { (readers - alone) as f64 } else { 1.0 }
+    /// Whether it arrives each run and is held once. Of such a tensor even what all readers need is no home.
+    fn is_held_once(&self) -> bool {
+        self.producer.is_none() && !self.resident
+    }
+
+    fn count(&self) -> usize {
+        self.readers.len() + usize::from(self.outputs.is_some())
+    }
+
+    /// Whether readers may share a hand-out other than by a home that has it.
+    fn is_crowded(&self) -> bool {
+        self.count() > 2 || (self.count() == 2 && self.is_held_once())
+    }
+
+    /// The part that each reader pays at least, if not all of them share one list.
+    fn part(&self) -> f64 {
+        1.0 / (self.count().max(2) - 1) as f64
+    }
+
+    /// Lists that all readers share, as further values of the home in the relaxed model.
+    fn shared_lists(&self) -> Vec<NeedsId> {
+        if self.is_held_once() { self.lists.clone() } else { Vec::new() }
     }
 }
 
@@ -335,7 +352,8 @@ impl<'a> Search<'a> {
         if kind == Some(InputKind::Input) && readers.len() > 1 {
             self.share_hand_outs(&mut states, &read);
         }
-        SourceClass { producer, readers, outputs, resident, element, states }
+        let lists = read.into_iter().chain(outputs).collect::<BTreeSet<_>>().into_iter().collect();
+        SourceClass { producer, readers, outputs, resident, element, states, lists }
     }
 
     /// For every list of needs, the home from which handing it out is cheapest, with that hand-out shared.
@@ -356,9 +374,9 @@ impl<'a> Search<'a> {
 
     /// Finds the best choice at the current multiplier.
     ///
-    /// Each reader of a tensor pays for what it needs, although readers of equal needs will share. Where a tensor
-    /// has three readers or more that may cost too much; so a second model, in which each pays a part,
-    /// gives the bound, and offers homes that the first then has as well.
+    /// Each reader of a tensor pays for what it needs, although readers of equal needs will share. With many readers
+    /// that may be too much. So a second model, in which any list may be shared, gives the bound, and says which
+    /// shared lists the first should know of.
     pub fn solve(&mut self) -> Result<Found, PlanError> {
         let mut found = self.solve_exactly()?;
         for _ in 0..3 {
@@ -378,7 +396,7 @@ impl<'a> Search<'a> {
             }
             found.effort.rounds += rounds;
             found.bound = found.bound.min(relaxed.bound);
-            if found.bound >= found.cost * (1.0 - 1e-9) || !self.add_unions(&relaxed) {
+            if found.bound >= found.cost * (1.0 - 1e-9) || !self.add_shared(&relaxed) {
                 break;
             }
             let rounds = found.effort.rounds;
@@ -393,57 +411,75 @@ impl<'a> Search<'a> {
 
     /// Whether any tensor has so many readers that some may share what others do not need.
     fn has_crowds(&self) -> bool {
-        self.tensors.values().any(|(class, _)| self.has_variable(*class) && self.sources[*class].sharing() > 1.0)
+        self.tensors.values().any(|(class, _)| self.has_variable(*class) && self.sources[*class].is_crowded())
     }
 
-    /// Adds, to tensors of many readers, homes that hold what the state of an assignment holds and what one of its
-    /// readers needs. Whether any is new.
-    fn add_unions(&mut self, solution: &Solution) -> bool {
-        let mut offers: BTreeSet<(usize, RelationId, NeedsId)> = BTreeSet::new();
+    /// Where an assignment of the relaxed model has all readers of a tensor share a list.
+    fn shared_by(&self, solution: &Solution) -> Vec<(TensorId, NeedsId)> {
+        let of = |(id, v): (&TensorId, &usize)| {
+            let own = &self.sources[self.tensors[id].0];
+            let n = solution.values[*v].checked_sub(own.states.len())?;
+            Some((*id, own.lists[n]))
+        };
+        self.home_variable.iter().filter_map(of).collect()
+    }
+
+    /// The home of an input from which handing out `list` is cheapest, and the price.
+    fn best_home(&mut self, class: usize, list: NeedsId) -> (usize, f64) {
+        let (costs, layouts, objective) = (&mut self.costs, &self.layouts, self.options.objective);
+        let mut best = (0, f64::INFINITY);
+        for (n, state) in self.sources[class].states.iter().enumerate().filter(|s| s.1.extra.is_none()) {
+            let cost = costs.price(layouts, state.relation, list).scalar(objective);
+            if cost < best.1 {
+                best = (n, cost);
+            }
+        }
+        best
+    }
+
+    /// Gives tensors states in which a list that an assignment of the relaxed model asks for is shared. Whether any
+    /// is new.
+    fn add_shared(&mut self, solution: &Solution) -> bool {
+        let mut offers: BTreeSet<(usize, usize, NeedsId)> = BTreeSet::new();
+        for (id, list) in self.shared_by(solution) {
+            let class = self.tensors[&id].0;
+            offers.insert((class, self.best_home(class, list).0, list));
+        }
         for (id, (class, readers)) in &self.tensors {
             let own = &self.sources[*class];
-            let Some(&home) = self.home_variable.get(id).filter(|_| own.sharing() > 1.0) else { continue };
-            let relation = own.states[solution.values[home]].relation;
-            if !self.layouts.is_complete(relation) {
-                continue;
-            }
-            for (n, reader) in readers.iter().enumerate() {
-                let (c, slot) = own.readers[n];
-                let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
-                offers.extend(needs.map(|n| (*class, relation, n)));
+            let Some(home) = self.home_variable.get(id).filter(|_| own.is_crowded()) else { continue };
+            let state = solution.values[*home];
+            if state < own.states.len() {
+                for (n, reader) in readers.iter().enumerate() {
+                    let (c, slot) = own.readers[n];
+                    let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
+                    offers.extend(needs.map(|n| (*class, state, n)));
+                }
             }
         }
         let mut added = false;
-        for (class, relation, needs) in offers {
-            let left = self.layouts.relation_at(relation).clone();
-            let lists = union(&[&needs_of(&left.blocks), self.layouts.needs_at(needs)]);
-            let held = refined(&lists, &left.whole, self.workers[0]);
+        for (class, state, list) in offers {
             let own = &self.sources[class];
-            if own.producer.is_none() && !own.resident {
-                // Held once, so shared instead.
-                let at = own.states.iter().position(|s| s.relation == relation).expect("it is a state's");
-                if !own.states.iter().any(|s| s.relation == relation && s.extra == Some(needs)) {
-                    let state = State { extra: Some(needs), ..own.states[at].clone() };
-                    self.sources[class].states.push(state);
-                    added = true;
-                }
+            let state = own.states[state].clone();
+            let state = if own.is_held_once() {
+                State { extra: Some(list), ..state }
+            } else if self.layouts.is_complete(state.relation) {
+                // A home that has what is left and what is needed; going there moves the latter once.
+                let relation = self.layouts.relation_at(state.relation).clone();
+                let lists = union(&[&needs_of(&relation.blocks), self.layouts.needs_at(list)]);
+                let held = refined(&lists, &relation.whole, self.workers[0]);
+                let bytes = counted(&held, own.element, self.workers.len());
+                let needs = Some(self.layouts.needs(needs_of(&held)));
+                let relation = self.layouts.relation(Relation { blocks: held.clone(), ..relation });
+                State { held: Some(held), relation, needs, only: None, extra: None, bytes }
+            } else {
                 continue;
+            };
+            let own = &mut self.sources[class];
+            if !own.states.iter().any(|s| s.held == state.held && s.extra == state.extra) {
+                own.states.push(state);
+                added = true;
             }
-            if own.states.iter().any(|s| s.held.as_ref() == Some(&held)) {
-                continue;
-            }
-            let bytes = counted(&held, own.element, self.workers.len());
-            let needs = Some(self.layouts.needs(needs_of(&held)));
-            let relation = self.layouts.relation(Relation { blocks: held.clone(), ..left });
-            self.sources[class].states.push(State {
-                held: Some(held),
-                relation,
-                needs,
-                only: None,
-                extra: None,
-                bytes,
-            });
-            added = true;
         }
         added
     }
@@ -516,7 +552,9 @@ impl<'a> Search<'a> {
             if let Some((class, _)) = self.tensors.get(&id)
                 && self.has_variable(*class)
             {
-                let size = self.sources[*class].states.len();
+                let own = &self.sources[*class];
+                let shared = if relaxed && own.is_crowded() { own.shared_lists().len() } else { 0 };
+                let size = own.states.len() + shared;
                 self.home_variable.insert(id, self.model.variable(size));
             }
         }
@@ -527,15 +565,17 @@ impl<'a> Search<'a> {
             }
             let Some((class, readers)) = self.tensors.get(&id).cloned() else { continue };
             let Some(&home) = self.home_variable.get(&id) else { continue };
-            let code = usize::MAX - class;
-            let table = self.table((code, if relaxed { usize::MAX } else { 1 }), |s| s.home_table(class, relaxed));
+            // Tables of the relaxed model differ where sharing is possible, and only there.
+            let relaxed = relaxed && self.sources[class].is_crowded();
+            let code = (usize::MAX - class, if relaxed { 1 << 32 } else { 0 });
+            let table = self.table((code.0, code.1), |s| s.home_table(class, relaxed));
             self.model.factor(&[home], &table);
             if let Some(&row) = self.row_variable.get(&id) {
-                let table = self.table((code, 0), |s| s.arrival_table(class));
+                let table = self.table((code.0, code.1 + 1), |s| s.arrival_table(class));
                 self.model.factor(&[row, home], &table);
             }
             for (n, reader) in readers.iter().enumerate() {
-                let table = self.table((code, 2 + 2 * n + usize::from(relaxed)), |s| s.reader_table(class, n, relaxed));
+                let table = self.table((code.0, code.1 + 2 + n), |s| s.reader_table(class, n, relaxed));
                 self.model.factor(&[home, self.row_variable[reader]], &table);
             }
         }
@@ -569,18 +609,27 @@ impl<'a> Search<'a> {
 
     fn home_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
-        let share = if relaxed { 1.0 / own.sharing() } else { 1.0 };
         let multiplier = if own.resident { self.multiplier } else { 0.0 };
+        let part = if relaxed { own.part() } else { 1.0 };
         let objective = self.options.objective;
         let (costs, layouts) = (&mut self.costs, &self.layouts);
-        own.states
+        let mut data: Vec<f64> = own
+            .states
             .iter()
             .map(|s| {
-                let out = own.outputs.map_or(0.0, |n| share * costs.price(layouts, s.relation, n).scalar(objective));
-                let extra = s.extra.map_or(0.0, |n| costs.price(layouts, s.relation, n).scalar(objective));
-                multiplier * s.bytes + out + extra
+                let mut price = |n: NeedsId| costs.price(layouts, s.relation, n).scalar(objective);
+                let out = own.outputs.filter(|n| s.extra != Some(*n)).map_or(0.0, &mut price);
+                multiplier * s.bytes + part * out + s.extra.map_or(0.0, price)
             })
-            .collect()
+            .collect();
+        if relaxed {
+            let outputs = own.outputs;
+            for list in own.shared_lists() {
+                let served = outputs.is_none_or(|n| delivers(&self.layouts, list, n));
+                data.push(if served { self.best_home(class, list).1 } else { f64::INFINITY });
+            }
+        }
+        data
     }
 
     fn arrival_table(&mut self, class: usize) -> Vec<f64> {
@@ -588,44 +637,42 @@ impl<'a> Search<'a> {
         let producer = &self.ops[own.producer.expect("only made tensors arrive")];
         let objective = self.options.objective;
         let (costs, layouts) = (&mut self.costs, &self.layouts);
-        let mut known: HashMap<RelationId, Vec<f64>> = HashMap::new();
-        let mut data = Vec::with_capacity(producer.produced.len() * own.states.len());
+        let mut rows: BTreeMap<RelationId, Vec<f64>> = BTreeMap::new();
         for &left in &producer.produced {
-            let row = known.entry(left).or_insert_with(|| {
-                own.states
-                    .iter()
-                    .map(|s| match s.needs {
-                        _ if s.only.is_some_and(|only| only != left) => f64::INFINITY,
-                        None => 0.0,
-                        Some(needs) => costs.price(layouts, left, needs).scalar(objective),
-                    })
-                    .collect()
+            rows.entry(left).or_insert_with(|| {
+                let price = |s: &State| match s.needs {
+                    _ if s.only.is_some_and(|only| only != left) => f64::INFINITY,
+                    None => 0.0,
+                    Some(needs) => costs.price(layouts, left, needs).scalar(objective),
+                };
+                own.states.iter().map(price).collect()
             });
-            data.extend_from_slice(row);
         }
-        data
+        producer.produced.iter().flat_map(|left| rows[left].iter().copied()).collect()
     }
 
     fn reader_table(&mut self, class: usize, reader: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
-        let share = if relaxed { 1.0 / own.sharing() } else { 1.0 };
+        let part = if relaxed { own.part() } else { 1.0 };
         let (c, slot) = own.readers[reader];
         let needs = &self.ops[c].needs[slot];
+        let distinct: BTreeSet<NeedsId> = needs.iter().flatten().copied().collect();
         let objective = self.options.objective;
         let (costs, layouts) = (&mut self.costs, &self.layouts);
-        let mut data = Vec::with_capacity(own.states.len() * needs.len());
+        let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * needs.len());
+        let mut add = |price: &mut dyn FnMut(NeedsId) -> f64| {
+            let known: BTreeMap<NeedsId, f64> = distinct.iter().map(|&n| (n, price(n))).collect();
+            data.extend(needs.iter().map(|n| n.map_or(0.0, |n| known[&n])));
+        };
         for state in &own.states {
-            let mut known: HashMap<NeedsId, f64> = HashMap::new();
-            for needs in needs {
-                let Some(needs) = *needs else {
-                    data.push(0.0);
-                    continue;
-                };
-                let cost = known.entry(needs).or_insert_with(|| {
-                    let shared = state.extra == Some(needs);
-                    if shared { 0.0 } else { share * costs.price(layouts, state.relation, needs).scalar(objective) }
-                });
-                data.push(*cost);
+            add(&mut |n| {
+                let shared = state.extra == Some(n);
+                if shared { 0.0 } else { part * costs.price(layouts, state.relation, n).scalar(objective) }
+            });
+        }
+        if relaxed {
+            for list in own.shared_lists() {
+                add(&mut |n| if delivers(layouts, list, n) { 0.0 } else { f64::INFINITY });
             }
         }
         data
@@ -635,7 +682,8 @@ impl<'a> Search<'a> {
     fn memory(&self, solution: &Solution) -> f64 {
         let of = |(id, v): (&TensorId, &usize)| {
             let own = &self.sources[self.tensors[id].0];
-            if own.resident { own.states[solution.values[*v]].bytes } else { 0.0 }
+            let state = own.states.get(solution.values[*v]).filter(|_| own.resident);
+            state.map_or(0.0, |s| s.bytes)
         };
         self.home_variable.iter().map(of).sum()
     }
@@ -648,7 +696,7 @@ impl<'a> Search<'a> {
         for (id, (class, readers)) in &self.tensors {
             let Some(&home) = self.home_variable.get(id) else { continue };
             let own = &self.sources[*class];
-            let state = &own.states[solution.values[home]];
+            let Some(state) = own.states.get(solution.values[home]) else { continue };
             if let (Some(row), Some(needs)) = (self.row_variable.get(id), state.needs) {
                 let producer = &self.ops[own.producer.expect("it is made by a row")];
                 used.entry((producer.produced[solution.values[*row]], needs)).or_insert((*id, *class, None));
@@ -663,6 +711,11 @@ impl<'a> Search<'a> {
             for needs in own.outputs.into_iter().chain(state.extra) {
                 used.entry((state.relation, needs)).or_insert((*id, *class, None));
             }
+        }
+        for (id, list) in self.shared_by(solution) {
+            let class = self.tensors[&id].0;
+            let best = self.best_home(class, list).0;
+            used.entry((self.sources[class].states[best].relation, list)).or_insert((id, class, None));
         }
         let mut changed = false;
         for ((relation, needs), (id, class, reader)) in used {
@@ -727,6 +780,13 @@ impl<'a> Search<'a> {
 fn counted(blocks: &[Held], element: usize, workers: usize) -> f64 {
     let all: usize = blocks.iter().map(|h| h.region.volume() * h.devices.len()).sum();
     (all * element) as f64 / workers as f64 + UNEVEN * largest_share(blocks, element)
+}
+
+/// Whether every need lies inside a box of a list at its own device.
+fn delivers(layouts: &Layouts, list: NeedsId, needs: NeedsId) -> bool {
+    let list = layouts.needs_at(list);
+    let inside = |n: &Need| list.iter().any(|d| d.device == n.device && d.region.contains(&n.region));
+    layouts.needs_at(needs).iter().all(inside)
 }
 
 /// What makes two rows equal to the search, and the sources a row reads in the order in which it meets them.
