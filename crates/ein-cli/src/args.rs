@@ -75,7 +75,7 @@ pub struct Source {
     /// A Hugging Face folder, its config.json, or a graph in text form
     #[arg(required_unless_present = "workload")]
     pub source: Option<String>,
-    /// A named workload: gemm:M,N,K[,dtype] ffnn:IN,HIDDEN,OUT,BATCH chain:NAME,N
+    /// A named workload: `gemm:M,N,K[,DTYPE]` ffnn:IN,HIDDEN,OUT,BATCH chain:NAME,N
     /// attention:BATCHxSEQ,HEADS,KV,DIM llama-7b-block:BATCHxSEQ llama-13b-block: llama-65b-block:
     /// llama-70b-block: llama-3-8b: llama-70b:
     #[arg(long, conflicts_with = "source", value_name = "NAME:SIZES")]

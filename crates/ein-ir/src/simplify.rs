@@ -4,13 +4,13 @@
 //! exchanged, attention, and back. A planner that sees the projection's `n` cannot know that it may be cut by
 //! heads; one that sees `h` and `d` can. So views go where labels are:
 //!
-//! 1. *merge*: views of views become one, views that change nothing none ([`views::merge`]);
-//! 2. *push*: a view that is the only reader of an einsum becomes labels of that einsum ([`views::push`]);
+//! 1. *merge*: views of views become one, views that change nothing none (`views::merge`);
+//! 2. *push*: a view that is the only reader of an einsum becomes labels of that einsum (`views::push`);
 //! 3. *fold*: a view that an einsum reads becomes indices of that einsum, with a folded label in place of every
-//!    axis that the view merges ([`views::fold`]);
-//! 4. *spread*: a result that is only read at `64*h + d` gets the axes `h` and `d` ([`views::spread`]);
-//! 5. *align*: a result that only a map reads has its axes in the map's order ([`views::align`]);
-//! 6. *fuse*: a map with one reader becomes part of it, if that is a map or a reduction ([`maps::fuse`]);
+//!    axis that the view merges (`views::fold`);
+//! 4. *spread*: a result that is only read at `64*h + d` gets the axes `h` and `d` (`views::spread`);
+//! 5. *align*: a result that only a map reads has its axes in the map's order (`views::align`);
+//! 6. *fuse*: a map with one reader becomes part of it, if that is a map or a reduction (`maps::fuse`);
 //! 7. rows that nobody reads are dropped; inputs stay.
 //!
 //! What stays apart: contractions from the maps around them, for a contraction is known by its plain product; and

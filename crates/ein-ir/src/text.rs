@@ -13,7 +13,7 @@
 //! assert_eq!(ein_ir::text::print(&graph), text);
 //! ```
 //!
-//! [`parse`] of what [`print`] gives is the same graph, row for row. (The one exception is a graph whose
+//! [`parse`] of what [`print()`] gives is the same graph, row for row. (The one exception is a graph whose
 //! sizes do not fit: an element count or an index beyond 2⁵⁶ is refused.)
 //!
 //! # Grammar

@@ -2,7 +2,7 @@
 //!
 //! A [`Tensor`] is a node of an expression: nothing is computed when a method is called.
 //! [`Session::compile`](crate::session::Session::compile) turns the expressions of some outputs into a
-//! [`Graph`](ein_ir::graph::Graph), plans it for a machine and makes it ready to run.
+//! [`Graph`], plans it for a machine and makes it ready to run.
 //!
 //! Methods return tensors, so that they chain as in `PyTorch`. A mistake (shapes that do not broadcast, a
 //! missing axis) makes a tensor that carries the error; whatever is computed from it carries it on, and
