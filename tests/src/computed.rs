@@ -4,7 +4,6 @@ use ein_ir::dense::Dense;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::InputKind;
 use ein_ir::reference::run_from;
-use ein_ir::spec::Spec;
 use ein_run::{Executor, Order};
 use ein_task::task::TaskGraph;
 use std::collections::BTreeMap;
@@ -31,15 +30,6 @@ pub fn computed(graph: &Graph, tasks: &TaskGraph, inputs: &Values, orders: &[Ord
         found.push(run_from(graph, &sources).map_err(|e| e.to_string())?);
     }
     Ok(found)
-}
-
-/// Whether a searched plan of this graph takes a test's time.
-///
-/// On three devices the search tries every cut of rows of at most 64 points, which takes seconds to minutes
-/// where there are more than a few. Once that has a limit for the whole graph, this goes.
-pub fn searchable(graph: &Graph, devices: usize) -> bool {
-    let tiny = |spec: Spec| (9..=64).contains(&spec.space().volume());
-    devices != 3 || !graph.ids().filter_map(|id| graph.spec(id)).any(tiny)
 }
 
 /// The outputs of one run.

@@ -283,11 +283,10 @@ fn k1_a_llama_that_nothing_divides() {
     let inputs = small::inputs(&graph, 2);
     let expected = run(&graph, &inputs).expect("the reference runs");
     for devices in 1..=8 {
-        for objective in [Objective::Time, Objective::Bytes, Objective::Memory] {
-            let plan = searched(&graph, &cpus(devices), objective);
-            let found = once(&plan.graph, &plan.tasks, &inputs).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(difference(&found, &expected, 1e-4), None, "{objective:?} on {devices}");
-        }
+        let objective = [Objective::Time, Objective::Bytes, Objective::Memory][devices % 3];
+        let plan = searched(&graph, &cpus(devices), objective);
+        let found = once(&plan.graph, &plan.tasks, &inputs).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(difference(&found, &expected, 1e-4), None, "{objective:?} on {devices}");
         for seed in 0..6 {
             let tasks = lowered(&graph, &drawn(&graph, devices, seed), &cpus(devices));
             let found = once(&graph, &tasks, &inputs).unwrap_or_else(|e| panic!("{e}"));

@@ -367,7 +367,7 @@ fn tiny(spec: &Spec, workers: &[DeviceId], found: &mut Found) {
     let mut tilings = BTreeSet::new();
     cut_further(spec, &[spec.space()], workers.len(), &mut tilings);
     let assignments: usize = tilings.iter().map(|t| workers.len().pow(t.len() as u32)).sum();
-    if assignments > 6000 {
+    if assignments > 2000 {
         return;
     }
     found.most = found.most.max(8000);

@@ -192,6 +192,10 @@ impl<'a> Search<'a> {
     }
 
     fn classify_rows(&mut self, richness: Richness) {
+        // Tables grow with the product of the candidates of neighbours: every cut of every row is for one row, or
+        // for two devices, where there are few.
+        let rows = self.graph.ids().filter(|&id| self.graph.spec(id).is_some()).count();
+        let richness = Richness { tiny: richness.tiny && (rows == 1 || self.workers.len() <= 2), ..richness };
         let mut known: HashMap<String, usize> = HashMap::new();
         for id in self.graph.ids() {
             let Some(spec) = self.graph.spec(id) else { continue };
