@@ -1,7 +1,7 @@
 //! The decompositions that the search may choose from, generated from an operation's spec alone.
 
 use crate::choice::{Block, Decomposition};
-use crate::recursive::recursive;
+use crate::recursive::{is_movable, recursive};
 use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule, Spec};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
@@ -79,9 +79,10 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
         grids(spec, count, count == p, &mut found);
     }
     weighted(spec, machine, &workers, &mut found);
-    if spec.work.contraction && richness.recursive > 0 && p <= 16 {
-        let weights = vec![1.0; p];
-        for blocks in recursive(spec, &weights, richness.recursive) {
+    // Positions multiply where shape is not enough to know a block by.
+    if spec.work.contraction && richness.recursive > 0 && p <= if is_movable(spec) { 16 } else { 8 } {
+        let most = if p <= 8 { richness.recursive } else { richness.recursive.min(8) };
+        for blocks in recursive(spec, p, most) {
             let placed = blocks.into_iter().zip(&workers);
             found.push(placed.map(|(region, &d)| Block { region, devices: DeviceSet::one(d) }).collect());
         }

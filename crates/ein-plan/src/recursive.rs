@@ -13,45 +13,45 @@ struct Tiling {
     faces: Vec<f64>,
 }
 
-/// Tilings in one block a device, at most `most`, least sum of face volumes first. `weights[n]` is the
-/// share of the n-th device.
-pub(crate) fn recursive(spec: &Spec, weights: &[f64], most: usize) -> Vec<Vec<Region>> {
+/// Tilings in one block for each of `parts` devices, at most `most`, least sum of face volumes first.
+pub(crate) fn recursive(spec: &Spec, parts: usize, most: usize) -> Vec<Vec<Region>> {
     let mut memo = BTreeMap::new();
-    let mut all = best(spec, &spec.space(), weights, most, &mut memo);
+    let mut all = best(spec, &spec.space(), parts, most, &mut memo);
     all.truncate(most);
     all.into_iter().map(|t| t.blocks).collect()
 }
 
-type Memo = BTreeMap<(usize, usize, Vec<usize>), Vec<Tiling>>;
+type Memo = BTreeMap<(usize, Region), Vec<Tiling>>;
 
-/// Tilings of `space`, which may be anywhere: the memo keeps them by shape.
-fn best(spec: &Spec, space: &Region, weights: &[f64], most: usize, memo: &mut Memo) -> Vec<Tiling> {
-    if weights.len() == 1 {
+/// Whether where a block is does not matter for what it reads.
+pub(crate) fn is_movable(spec: &Spec) -> bool {
+    let plain = |a: &AxisMap| matches!(a, AxisMap::Affine(_));
+    spec.operands.iter().all(|o| o.axes.iter().all(plain))
+}
+
+/// Tilings of `space`, which may be anywhere: the memo keeps them by shape where that is enough.
+fn best(spec: &Spec, space: &Region, parts: usize, most: usize, memo: &mut Memo) -> Vec<Tiling> {
+    if parts == 1 {
         let mut faces: Vec<f64> =
             (0..spec.operands.len()).map(|n| spec.operand_region(n, space).volume() as f64).collect();
         faces.push(spec.result_region(space).volume() as f64);
         return vec![Tiling { blocks: vec![space.clone()], faces }];
     }
     // Causal and shared-head maps depend on the position, affine faces do not: there shape is enough.
-    let plain = |a: &AxisMap| matches!(a, AxisMap::Affine(_));
-    let movable = spec.operands.iter().all(|o| o.axes.iter().all(plain));
-    let key = (weights.len(), weights[0].to_bits() as usize, space.shape());
-    if movable && let Some(known) = memo.get(&key) {
-        return known.iter().map(|t| moved(t, space)).collect();
+    let base = if is_movable(spec) { Region::whole(&space.shape()) } else { space.clone() };
+    let key = (parts, base.clone());
+    if let Some(known) = memo.get(&key) {
+        return known.iter().map(|t| shifted(t, &base, space)).collect();
     }
     let mut all: Vec<Tiling> = Vec::new();
-    let total: f64 = weights.iter().sum();
     for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
-        for first in 1..weights.len() {
-            // With equal weights the mirrored cut is the same up to device names.
-            if weights.iter().all(|w| *w == weights[0]) && 2 * first < weights.len() {
-                continue;
-            }
-            let share = weights[..first].iter().sum::<f64>() / total;
+        // The mirrored cut is the same up to device names.
+        for first in parts.div_ceil(2)..parts {
+            let share = first as f64 / parts as f64;
             let Some(at) = position(space, l, quantum(&own.rule), share) else { continue };
             let (low, high) = space.split(l, at);
-            let lows = best(spec, &low, &weights[..first], most, memo);
-            let highs = best(spec, &high, &weights[first..], most, memo);
+            let lows = best(spec, &low, first, most, memo);
+            let highs = best(spec, &high, parts - first, most, memo);
             for a in &lows {
                 for b in &highs {
                     let faces: Vec<f64> = a.faces.iter().zip(&b.faces).map(|(x, y)| x + y).collect();
@@ -69,10 +69,7 @@ fn best(spec: &Spec, space: &Region, weights: &[f64], most: usize, memo: &mut Me
         let step = all.len() as f64 / most as f64;
         all = (0..most).map(|n| all[(n as f64 * step) as usize].clone()).collect();
     }
-    if movable {
-        let origin = Region::whole(&space.shape());
-        memo.insert(key, all.iter().map(|t| shifted(t, space, &origin)).collect());
-    }
+    memo.insert(key, all.iter().map(|t| shifted(t, space, &base)).collect());
     all
 }
 
@@ -89,10 +86,6 @@ fn beats(a: &[f64], b: &[f64]) -> bool {
 
 fn sum(faces: &[f64]) -> f64 {
     faces.iter().sum()
-}
-
-fn moved(tiling: &Tiling, space: &Region) -> Tiling {
-    shifted(tiling, &Region::whole(&space.shape()), space)
 }
 
 /// The tiling with the origin of `from` moved to the origin of `to`.
