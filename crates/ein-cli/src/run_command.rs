@@ -8,6 +8,7 @@ use crate::progress::Progress;
 use crate::show;
 use ein_plan::plan::compare;
 use ein_run::ParameterSource;
+use ein_task::units::Bytes;
 use einsummable::embed::{EmbedError, Embedder};
 use einsummable::generate::{GenerateError, Generator};
 use einsummable::models::{Folder, LlamaConfig, ModelConfig};
@@ -47,6 +48,8 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
         embedder.embed(&texts).map_err(embedding)?
     };
     let compiled = embedder.compiled().ok_or_else(|| Failure::run("nothing was run"))?;
+    // The check reads them all again.
+    let (read, held) = (embedder.weights().bytes_read(), embedder.weights().bytes());
     let error = check(args, compiled, embedder.weights())?;
     let mut similarities = Vec::new();
     for (a, first) in vectors.iter().enumerate() {
@@ -54,7 +57,6 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
             similarities.push((a, b, cosine(first, second)));
         }
     }
-    let (read, held) = (embedder.weights().bytes_read(), embedder.weights().bytes());
     if args.asked.json {
         let pairs: Vec<Value> =
             similarities.iter().map(|(a, b, c)| json!({ "first": a, "second": b, "cosine": c })).collect();
@@ -67,7 +69,7 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
     for (a, b, c) in &similarities {
         println!("  cosine [{a}] · [{b}] = {c:.6}");
     }
-    println!("  weights      {} of {} bytes read", read, held);
+    println!("  weights      {} of {} read", Bytes(read), Bytes(held));
     finish_text(args, compiled, error)
 }
 

@@ -11,7 +11,8 @@ pub trait Device: Send {
     /// Makes the arena that every later slot lies in.
     fn allocate(&mut self, bytes: Bytes) -> Result<(), Cause>;
 
-    /// Lets `fill` write the first `bytes` bytes of a slot.
+    /// Lets `fill` write the first `bytes` bytes of a slot. While parameters are loaded, a slot may also be the
+    /// rest of one, from any element of its value on.
     fn put(
         &mut self,
         slot: Slot,

@@ -4,6 +4,7 @@ use crate::cpu::CpuDevice;
 use crate::cpu::boxes;
 use crate::device::Device;
 use crate::error::{Cause, RunError};
+use crate::load::load;
 use crate::schedule::Schedule;
 use crate::source::{ParameterSource, bytes_of, bytes_of_mut};
 use crate::trace::{self, Mark};
@@ -13,7 +14,6 @@ use ein_ir::op::InputKind;
 use ein_task::machine::DeviceId;
 use ein_task::task::{TaskGraph, TaskId, Verb};
 use ein_task::timeline::Timeline;
-use ein_task::units::Bytes;
 use ein_task::verify::verify;
 use std::any::Any;
 use std::cmp::Reverse;
@@ -99,13 +99,8 @@ impl Executor {
                 marks: Vec::new(),
             })
             .collect();
-        let loaded: Vec<Result<(), RunError>> = std::thread::scope(|scope| {
-            let (graph, schedule) = (&graph, &schedule);
-            let start = |(n, worker)| scope.spawn(move || load(graph, schedule, parameters, n, worker));
-            let threads: Vec<_> = workers.iter_mut().enumerate().map(start).collect();
-            threads.into_iter().map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
-        });
-        loaded.into_iter().collect::<Result<(), _>>()?;
+        allocate(&graph, &mut workers)?;
+        load(&graph, &schedule.resident, parameters, workers.iter_mut().map(|w| &mut *w.device as _).collect())?;
         Ok(Self { graph, schedule, workers, order: Order::Listed })
     }
 
@@ -156,41 +151,20 @@ impl Executor {
     }
 }
 
-/// Makes one device's arena and loads its parameters.
-fn load(
-    graph: &TaskGraph,
-    schedule: &Schedule,
-    parameters: &dyn ParameterSource,
-    n: usize,
-    worker: &mut Worker,
-) -> Result<(), RunError> {
-    let device = DeviceId(n as u16);
-    let bytes = graph.arenas.get(n).copied().unwrap_or(Bytes(0));
-    worker.device.allocate(bytes).map_err(|_| RunError::Memory { device, bytes: bytes.0 })?;
-    for &id in &schedule.resident {
-        let task = &graph.tasks[id.index()];
-        let Verb::Feed { external } = task.verb else { continue };
-        if task.device != device {
-            continue;
-        }
-        let e = &graph.externals[external];
-        let region = &task.value.region;
-        let size = region.volume() * e.ty.dtype.bytes();
-        let mut said = String::new();
-        let read = worker.device.put(task.slot, Bytes(size as u64), &mut |out| {
-            parameters.read(&e.name, &e.ty, region, out).map_err(|reason| {
-                said.clone_from(&reason);
-                Cause::Device { reason }
-            })
-        });
-        read.map_err(|cause| RunError::Parameter {
-            name: e.name.clone(),
-            region: region.clone(),
-            device,
-            reason: if said.is_empty() { cause.to_string() } else { said },
-        })?;
-    }
-    Ok(())
+/// Makes every device's arena: side by side, because all pages of it are touched.
+fn allocate(graph: &TaskGraph, workers: &mut [Worker]) -> Result<(), RunError> {
+    let make = |n: usize, worker: &mut Worker| {
+        let bytes = graph.arenas[n];
+        let refused = |_| RunError::Memory { device: DeviceId(n as u16), bytes: bytes.0 };
+        worker.device.allocate(bytes).map_err(refused)
+    };
+    let made: Vec<Result<(), RunError>> = std::thread::scope(|scope| {
+        let make = &make;
+        let threads: Vec<_> =
+            workers.iter_mut().enumerate().map(|(n, worker)| scope.spawn(move || make(n, worker))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    });
+    made.into_iter().collect()
 }
 
 /// The given tensor of every external, by position; `None` for parameters.

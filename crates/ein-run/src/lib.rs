@@ -10,6 +10,7 @@ pub mod cpu;
 pub mod device;
 pub mod error;
 pub mod executor;
+mod load;
 mod schedule;
 pub mod source;
 pub mod trace;

@@ -6,7 +6,7 @@ use ein_ir::graph::TensorType;
 use ein_ir::region::Region;
 use std::collections::BTreeMap;
 
-/// Gives boxes of parameters, each once, when an executor is made.
+/// Gives boxes of parameters when an executor is made: of each parameter, disjoint ones.
 pub trait ParameterSource: Sync {
     /// Writes the elements of `region` of parameter `name`, row-major and little-endian, to `out`.
     fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String>;

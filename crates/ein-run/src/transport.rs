@@ -53,6 +53,8 @@ struct Mailbox {
 struct Letters {
     arrived: BTreeMap<(DeviceId, Tag), Vec<u8>>,
     unreported: VecDeque<Arrival>,
+    /// Whether the device waits for news: only then is it woken, which is dear.
+    waits: bool,
     /// Buffers of messages received before, smallest first, so that a second run allocates nothing.
     spare: BTreeMap<usize, Vec<Vec<u8>>>,
 }
@@ -111,8 +113,11 @@ impl Transport for Local {
         let mut letters = lock(&mailbox.inner);
         letters.arrived.insert((self.me, tag), buffer);
         letters.unreported.push_back(Arrival { from: self.me, tag });
+        let waits = std::mem::take(&mut letters.waits);
         drop(letters);
-        mailbox.news.notify_one();
+        if waits {
+            mailbox.news.notify_one();
+        }
         Ok(())
     }
 
@@ -129,6 +134,7 @@ impl Transport for Local {
             if !wait {
                 return Ok(None);
             }
+            letters.waits = true;
             letters = mailbox.news.wait(letters).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -296,6 +296,8 @@ fn graphs_that_cannot_run_are_refused() {
     check(&|g| g.tasks[2].reads = vec![TaskId(1)], "which is on another device");
     check(&|g| g.tasks[2].reads = vec![TaskId(9)], "which is not an earlier row");
     check(&|g| g.arenas[0] = Bytes(0), "inside an arena of 0");
+    let huge = "device d1 cannot allocate its arena of 4611686018427387904 bytes: use more devices or a smaller model";
+    check(&|g| g.arenas[1] = Bytes(1 << 62), huge);
     check(&|g| g.arenas.clear(), "has no memory plan: it has 0 arenas for 2 devices");
     check(
         &|g| {
