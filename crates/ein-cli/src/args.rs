@@ -1,6 +1,7 @@
 //! The command line: what can be asked, in words.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ein_plan::options::Strategy;
 use std::path::PathBuf;
 
 /// Runs AI computations on all devices of a server: no device assignment, no annotation, no collective.
@@ -19,8 +20,12 @@ Examples:
   ein run models/all-MiniLM-L6-v2 --text \"A sentence.\" --text \"Another one.\" --machine 8xcpu --check
   ein machine show dgx-1v
 
-Exit codes: 0 done; 1 a run failed; 2 the request cannot be understood or read; 3 the computation does not fit;
-4 the result differs from the reference.";
+Exit codes:
+  0  done
+  1  a run failed
+  2  the request cannot be understood, or what it names cannot be read or written
+  3  the computation does not fit the memory
+  4  the result differs from the reference";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -46,7 +51,10 @@ pub enum Command {
     )]
     Simulate(Simulate),
     /// List or draw machines
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  ein machine list\n  ein machine show dgx-1v\n  ein machine show my-machine.toml --json"
+    )]
     Machine(Machine),
 }
 
@@ -71,28 +79,32 @@ pub enum Machine {
 
 /// Where the computation comes from.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("computation").required(true).multiple(false))]
 pub struct Source {
     /// A Hugging Face folder, its config.json, or a graph in text form
-    #[arg(required_unless_present = "workload")]
+    #[arg(group = "computation")]
     pub source: Option<String>,
-    /// A named workload: `gemm:M,N,K[,DTYPE]` ffnn:IN,HIDDEN,OUT,BATCH chain:NAME,N
-    /// attention:BATCHxSEQ,HEADS,KV,DIM llama-7b-block:BATCHxSEQ llama-13b-block: llama-65b-block:
-    /// llama-70b-block: llama-3-8b: llama-70b:
-    #[arg(long, conflicts_with = "source", value_name = "NAME:SIZES")]
+    /// A named workload instead, such as gemm:4096,4096,4096
+    #[arg(long, group = "computation", value_name = "NAME:SIZES", long_help = workloads())]
     pub workload: Option<String>,
-    /// Batch and sequence length for a folder or config.json
-    #[arg(long, default_value = "1x128", value_name = "BATCHxSEQ")]
-    pub batch_seq: String,
+    /// Batch and sequence length for a folder or config.json [default: 1x128]
+    #[arg(long, conflicts_with = "workload", value_name = "BATCHxSEQ")]
+    pub batch_seq: Option<String>,
+}
+
+fn workloads() -> String {
+    let list = einsummable::workloads::usage();
+    format!("A named workload instead; DTYPE is one of f64, f32, bf16, f16, i64, i32, u8:\n{list}")
 }
 
 /// The machine and what is asked of the plan.
 #[derive(Debug, Args)]
 pub struct Asked {
     /// A machine's name (`ein machine list`), `Nxcpu`, or a machine file
-    #[arg(long, default_value = "8xcpu", value_name = "NAME|FILE")]
+    #[arg(long, default_value = "8xcpu", value_name = "NAME|FILE", allow_hyphen_values = true)]
     pub machine: String,
     /// The first N devices, or a list such as 0,2,3
-    #[arg(long, value_name = "N|LIST")]
+    #[arg(long, value_name = "N|LIST", allow_hyphen_values = true)]
     pub devices: Option<String>,
     /// What to minimise
     #[arg(long, value_enum, default_value = "time")]
@@ -101,7 +113,7 @@ pub struct Asked {
     #[arg(long, value_enum)]
     pub balance: Option<Balance>,
     /// A limit below the machine's own memory, such as 40MiB
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory_per_device: Option<String>,
     /// The type in which partials of 16-bit tensors cross between devices
     #[arg(long, value_enum, default_value = "same")]
@@ -112,15 +124,19 @@ pub struct Asked {
     /// Where the outputs are held: anywhere, replicated or device:N
     #[arg(long, default_value = "anywhere", value_name = "PLACE")]
     pub outputs: String,
-    /// A fixed strategy instead of the search: one-device, data, tensor, tensor-sequence, fsdp or ulysses
-    #[arg(long, value_name = "NAME")]
+    /// A fixed strategy instead of the search
+    #[arg(long, value_name = "NAME", help = strategies())]
     pub strategy: Option<String>,
-    /// Plan afresh, without reading or writing the cache of plans
+    /// Plan afresh. There is no cache of plans yet: every plan is made afresh, with or without this
     #[arg(long)]
     pub no_cache: bool,
     /// Print JSON on standard output
     #[arg(long)]
     pub json: bool,
+}
+
+fn strategies() -> String {
+    format!("A fixed strategy instead of the search: {}", Strategy::ALL.map(Strategy::name).join(", "))
 }
 
 /// `ein run`.
@@ -129,11 +145,11 @@ pub struct Run {
     /// A Hugging Face folder, or `synthetic:llama` for a small model with seeded weights
     pub model: String,
     /// A text to embed or continue; may be given more than once
-    #[arg(long, required = true, value_name = "TEXT")]
+    #[arg(long, required = true, value_name = "TEXT", allow_hyphen_values = true)]
     pub text: Vec<String>,
-    /// Tokens to append to each text (LLaMA family)
-    #[arg(long, default_value_t = 16, value_name = "N")]
-    pub new_tokens: usize,
+    /// Tokens to append to each text (LLaMA family only) [default: 16]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = new_tokens)]
+    pub new_tokens: Option<usize>,
     /// Compare with the dense reference on one device
     #[arg(long)]
     pub check: bool,
@@ -149,6 +165,10 @@ pub struct Run {
     /// Machine and plan.
     #[command(flatten)]
     pub asked: Asked,
+}
+
+fn new_tokens(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|&n| n > 0).ok_or("a number of at least 1 is expected")
 }
 
 /// `ein plan`.

@@ -2,6 +2,7 @@
 
 use crate::args::{Asked, Balance, Objective, Partials};
 use crate::failure::Failure;
+use crate::source;
 use ein_plan::options::{self, Options, Placement, Strategy};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::units::Bytes;
@@ -11,23 +12,31 @@ use std::path::Path;
 pub fn machine(asked: &Asked) -> Result<Machine, Failure> {
     let machine = named(&asked.machine)?;
     let Some(devices) = &asked.devices else { return Ok(machine) };
-    let bad = |_| Failure::request(format!("--devices {devices}: a number, or a list such as 0,2,3, is expected"));
+    let bad = |reason: String| Failure::request(format!("--devices {devices}: {reason}"));
+    let number = |text: &str| {
+        let number = text.trim().parse::<usize>().ok();
+        number.ok_or_else(|| bad("a number, or a list such as 0,2,3, is expected".into()))
+    };
     if devices.contains(',') {
-        let list =
-            devices.split(',').map(|d| d.trim().parse().map(DeviceId)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
-        machine.select(&list).map_err(Failure::request)
+        let device = |text: &str| {
+            let device = u16::try_from(number(text)?).ok().filter(|&d| usize::from(d) < machine.len());
+            let known = || bad(format!("machine `{}` has devices 0 to {}", machine.name, machine.len() - 1));
+            device.map(DeviceId).ok_or_else(known)
+        };
+        let list = devices.split(',').map(device).collect::<Result<Vec<_>, _>>()?;
+        machine.select(&list).map_err(|e| bad(e.to_string()))
     } else {
-        machine.first(devices.trim().parse().map_err(bad)?).map_err(Failure::request)
+        machine.first(number(devices)?).map_err(|e| bad(e.to_string()))
     }
 }
 
 /// A machine that comes with the program, or one from a file.
 pub fn named(name: &str) -> Result<Machine, Failure> {
-    let looks_like_file = name.contains(['/', '\\']) || Path::new(name).extension().is_some_and(|e| e == "toml");
+    let looks_like_file = name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml");
     if !looks_like_file {
         return Machine::by_name(name).map_err(Failure::request);
     }
-    let text = std::fs::read_to_string(name).map_err(|e| Failure::request(format!("machine file {name}: {e}")))?;
+    let text = source::read(Path::new(name)).map_err(|e| Failure::request(format!("machine file {e}")))?;
     Machine::parse(&text).map_err(|e| Failure::request(format!("machine file {name}: {e}")))
 }
 

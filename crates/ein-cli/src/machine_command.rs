@@ -3,33 +3,49 @@
 use crate::args::Machine as Asked;
 use crate::asked::named;
 use crate::failure::Failure;
-use ein_task::machine::Machine;
+use crate::output::print;
+use ein_task::describe::describe;
+use ein_task::machine::{DeviceKind, Machine};
 use serde_json::json;
+use std::fmt::Write as _;
 
 /// Lists or draws machines.
 pub fn machine(asked: &Asked) -> Result<(), Failure> {
     match asked {
-        Asked::List { json } => {
-            let names = Machine::names();
-            if *json {
-                println!("{}", json!({ "machines": names }));
-            } else {
-                for name in names {
-                    println!("{name}");
-                }
-                println!("Nxcpu (N virtual devices on this host, such as 8xcpu)");
-            }
-        }
+        Asked::List { json: true } => print(&format!("{:#}\n", json!({ "machines": Machine::names() }))),
+        Asked::List { json: false } => print(&list()?),
         Asked::Show { machine, json } => {
             let machine = named(machine)?;
-            if *json {
-                println!("{:#}", as_json(&machine));
-            } else {
-                print!("{}", ein_task::describe::describe(&machine));
-            }
+            print(&if *json { format!("{:#}\n", as_json(&machine)) } else { describe(&machine) })
         }
     }
-    Ok(())
+}
+
+/// One line a machine.
+fn list() -> Result<String, Failure> {
+    let mut text = format!("{:<14}{:>7}  {:>14}  {}\n", "name", "devices", "memory each", "kind");
+    for name in Machine::names() {
+        // A pattern rather than a machine.
+        if name.starts_with('N') {
+            let _ = writeln!(text, "{name:<14}{:>7}  {:>14}  N virtual devices on this host, such as 8xcpu", "N", "");
+            continue;
+        }
+        let machine = named(&name)?;
+        let (mut memory, mut kinds): (Vec<String>, Vec<String>) = (vec![], vec![]);
+        for device in &machine.devices {
+            let kind = format!("{:?}", device.kind).to_lowercase();
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+            let size = device.memory.to_string();
+            if device.kind != DeviceKind::Host && !memory.contains(&size) {
+                memory.push(size);
+            }
+        }
+        let (count, memory) = (machine.workers().len(), memory.join(", "));
+        let _ = writeln!(text, "{name:<14}{count:>7}  {memory:>14}  {}", kinds.join(", "));
+    }
+    Ok(text)
 }
 
 fn as_json(machine: &Machine) -> serde_json::Value {

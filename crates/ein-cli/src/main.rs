@@ -4,6 +4,7 @@ mod args;
 mod asked;
 mod failure;
 mod machine_command;
+mod output;
 mod plan_command;
 mod progress;
 mod run_command;
@@ -11,6 +12,7 @@ mod show;
 mod source;
 
 use clap::Parser;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -25,7 +27,8 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("ein: {failure}");
+            // Where nobody listens there is nobody to tell.
+            let _ = writeln!(std::io::stderr(), "ein: {failure}");
             ExitCode::from(failure.code())
         }
     }

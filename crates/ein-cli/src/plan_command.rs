@@ -3,6 +3,7 @@
 use crate::args::{Asked, Explain, Plan as PlanArgs, Simulate, Source};
 use crate::asked;
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
 use crate::show;
 use crate::source;
@@ -10,6 +11,7 @@ use ein_plan::error::PlanError;
 use ein_plan::plan::{Plan, compare};
 use ein_task::simulate::simulate as simulated;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// Plans what the command line names.
 fn planned(source: &Source, asked: &Asked) -> Result<(String, Plan), Failure> {
@@ -34,25 +36,27 @@ pub fn refused(error: PlanError) -> Failure {
 
 /// `ein plan`.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
+    output::writable(args.write_tasks.as_ref())?;
     let (name, plan) = planned(&args.source, &args.asked)?;
     let strategies = {
         let _progress = Progress::start("pricing the fixed strategies");
         compare(&plan.graph, &plan.machine, &plan.options)
     };
     if let Some(path) = &args.write_tasks {
-        show::write(path, &ein_task::task_text::print(&plan.tasks))?;
+        output::write(path, &ein_task::task_text::print(&plan.tasks))?;
     }
     if args.asked.json {
         let mut value = show::report_json(&plan.report)?;
         value["computation"] = json!(name);
         value["strategies"] = show::strategies_json(&strategies)?;
-        println!("{value:#}");
-    } else {
-        println!("{name}");
-        print!("{}", show::report(&plan.report));
-        print!("\n{}", show::strategies(&plan.report, &strategies));
+        return output::print(&format!("{value:#}\n"));
     }
-    Ok(())
+    output::print(&format!(
+        "{name}\n{}\n{}\n{}\n  --json prints all of this, exactly, on standard output; `ein explain` says why\n",
+        show::report(&plan.report),
+        show::devices(&plan),
+        show::strategies(&plan.report, &strategies)
+    ))
 }
 
 /// `ein explain`.
@@ -62,51 +66,45 @@ pub fn explain(args: &Explain) -> Result<(), Failure> {
     if args.asked.json {
         let mut value = serde_json::to_value(&explanation).map_err(Failure::run)?;
         value["computation"] = json!(name);
-        println!("{value:#}");
-        return Ok(());
+        return output::print(&format!("{value:#}\n"));
     }
-    println!("{name}");
-    print!("{}\n{explanation}", show::report(&plan.report));
+    let mut text = format!("{name}\n{}\n{explanation}", show::report(&plan.report));
     if args.programs {
         for exchange in &explanation.exchanges {
-            println!("\nexchange of {} ({}), have {}", exchange.tensor, exchange.stage, exchange.have);
-            print!("{}", exchange.program);
+            let _ = writeln!(text, "\nexchange of {} ({}), have {}", exchange.tensor, exchange.stage, exchange.have);
+            text += &exchange.program;
         }
     }
-    Ok(())
+    output::print(&text)
 }
 
 /// `ein simulate`.
 pub fn simulate(args: &Simulate) -> Result<(), Failure> {
+    output::writable(args.trace.as_ref())?;
     let (name, plan) = planned(&args.source, &args.asked)?;
     let timeline = simulated(&plan.tasks, &plan.machine);
     if let Some(path) = &args.trace {
-        show::write(path, &timeline.to_chrome_json())?;
+        output::write(path, &timeline.to_chrome_json())?;
     }
     let busy = show::busy(&timeline, plan.machine.len());
+    let (machine, makespan, tasks) = (&plan.machine, timeline.makespan(), plan.tasks.tasks.len());
     if args.asked.json {
         let value: Value = json!({
             "computation": name,
-            "machine": plan.machine.name,
-            "devices": plan.machine.len(),
-            "simulated_seconds": timeline.makespan().0,
+            "machine": machine.name,
+            "devices": machine.len(),
+            "simulated_seconds": makespan.0,
             "cost": plan.report.cost,
             "cost_unit": plan.report.cost_unit,
-            "tasks": plan.tasks.tasks.len(),
+            "tasks": tasks,
             "compute_busy_seconds": busy,
         });
-        println!("{value:#}");
-    } else {
-        println!(
-            "{name} on {}: {} simulated, {} tasks",
-            plan.machine.name,
-            timeline.makespan(),
-            plan.tasks.tasks.len()
-        );
-        for (device, busy) in plan.machine.devices.iter().zip(busy) {
-            let share = 100.0 * busy / timeline.makespan().0.max(1e-30);
-            println!("  {:<8} computing {share:5.1} % of the time", device.name);
-        }
+        return output::print(&format!("{value:#}\n"));
     }
-    Ok(())
+    let mut text = format!("{name} on {}: {makespan} simulated, {tasks} tasks\n", machine.name);
+    for (device, busy) in machine.devices.iter().zip(busy) {
+        let share = 100.0 * busy / makespan.0.max(1e-30);
+        let _ = writeln!(text, "  {:<8} computing {share:5.1} % of the time", device.name);
+    }
+    output::print(&text)
 }

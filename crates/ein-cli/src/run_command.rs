@@ -3,36 +3,55 @@
 use crate::args::Run as RunArgs;
 use crate::asked;
 use crate::failure::Failure;
+use crate::output;
 use crate::plan_command::refused;
 use crate::progress::Progress;
 use crate::show;
 use ein_plan::plan::compare;
 use ein_run::ParameterSource;
-use ein_task::units::Bytes;
+use ein_task::units::{Bytes, Seconds};
 use einsummable::embed::{EmbedError, Embedder};
 use einsummable::generate::{GenerateError, Generator};
 use einsummable::models::{Folder, LlamaConfig, ModelConfig};
 use einsummable::tokenizer::Tokenizer;
 use einsummable::{Compiled, Session, SessionError, synthetic};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// The name of the model that needs no file.
 const SYNTHETIC: &str = "synthetic:llama";
 
+/// Tokens to append where no number is given.
+const NEW_TOKENS: usize = 16;
+
 /// `ein run`.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let machine = asked::machine(&args.asked)?;
     let options = asked::options(&args.asked, &machine)?;
+    output::writable(args.trace.as_ref())?;
     let session = Session::new(machine).with_options(options);
     if args.model == SYNTHETIC {
         let (config, weights) = synthetic::llama(0);
         return generate(args, &session, &config, &weights, &Words::Bytes);
     }
     let path = Path::new(&args.model);
+    if !path.is_dir() {
+        let what = if path.exists() { "it is no folder" } else { "there is no such folder" };
+        return Err(Failure::request(format!(
+            "{}: {what}; expected is a Hugging Face folder (config.json, tokenizer.json, model.safetensors) or {SYNTHETIC}",
+            args.model
+        )));
+    }
     let folder = Folder::open(path).map_err(Failure::request)?;
     match &folder.config {
-        ModelConfig::Bert(_) => embed(args, &session, path),
+        ModelConfig::Bert(_) => match args.new_tokens {
+            Some(n) => Err(Failure::request(format!(
+                "--new-tokens {n}: {} is a sentence model, which embeds texts and does not continue them; leave the option out",
+                args.model
+            ))),
+            None => embed(args, &session, path),
+        },
         ModelConfig::Llama(config) => {
             let tokenizer = folder.tokenizer().map_err(Failure::request)?;
             generate(args, &session, config, &folder.weights, &Words::Tokenizer(tokenizer))
@@ -47,9 +66,9 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
         let _progress = Progress::start("planning, loading and running");
         embedder.embed(&texts).map_err(embedding)?
     };
-    let compiled = embedder.compiled().ok_or_else(|| Failure::run("nothing was run"))?;
-    // The check reads them all again.
+    // Before the check, which reads every weight once more.
     let (read, held) = (embedder.weights().bytes_read(), embedder.weights().bytes());
+    let compiled = embedder.compiled().ok_or_else(|| Failure::run("nothing was run"))?;
     let error = check(args, compiled, embedder.weights())?;
     let mut similarities = Vec::new();
     for (a, first) in vectors.iter().enumerate() {
@@ -61,16 +80,23 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
         let pairs: Vec<Value> =
             similarities.iter().map(|(a, b, c)| json!({ "first": a, "second": b, "cosine": c })).collect();
         let outputs = json!({ "embeddings": vectors, "similarities": pairs });
-        return finish_json(args, compiled, &outputs, error, json!({ "weight_bytes_read": read }));
+        return finish_json(
+            args,
+            compiled,
+            &outputs,
+            error,
+            json!({ "weight_bytes": held, "weight_bytes_read": read }),
+        );
     }
+    let mut out = String::new();
     for (n, text) in texts.iter().enumerate() {
-        println!("  [{n}] {text}");
+        let _ = writeln!(out, "  [{n}] {}", show::excerpt(text));
     }
     for (a, b, c) in &similarities {
-        println!("  cosine [{a}] · [{b}] = {c:.6}");
+        let _ = writeln!(out, "  cosine [{a}] · [{b}] = {c:.6}");
     }
-    println!("  weights      {} of {} read", Bytes(read), Bytes(held));
-    finish_text(args, compiled, error)
+    let _ = writeln!(out, "  weights      {} in files, {} read by the devices in all", Bytes(held), Bytes(read));
+    finish_text(args, compiled, error, out)
 }
 
 fn generate(
@@ -82,14 +108,25 @@ fn generate(
 ) -> Result<(), Failure> {
     let prompts: Vec<Vec<i64>> = args.text.iter().map(|text| words.encode(text)).collect::<Result<_, _>>()?;
     let longest = prompts.iter().map(Vec::len).max().unwrap_or(0);
-    let capacity = (longest + args.new_tokens.saturating_sub(1)).max(1);
+    let new_tokens = args.new_tokens.unwrap_or(NEW_TOKENS);
+    // The last token is not read again.
+    let capacity = longest.saturating_add(new_tokens - 1).max(1);
+    if let Some((text, _)) = args.text.iter().zip(&prompts).find(|(_, tokens)| tokens.is_empty()) {
+        return Err(Failure::request(format!("--text {text:?} has no token; a prompt needs at least one")));
+    }
+    if capacity > config.max_position_embeddings {
+        return Err(Failure::request(format!(
+            "the longest text has {longest} tokens and {new_tokens} more are asked for, but the model has {} positions",
+            config.max_position_embeddings
+        )));
+    }
     let progress = Progress::start("planning and loading");
     let mut generator = Generator::new(session, config, weights, capacity).map_err(generating)?;
     drop(progress);
     let mut continuations = Vec::new();
     for prompt in &prompts {
         let _progress = Progress::start("running");
-        continuations.push(generator.greedy(prompt, args.new_tokens).map_err(generating)?);
+        continuations.push(generator.greedy(prompt, new_tokens).map_err(generating)?);
     }
     let compiled = generator.compiled();
     let error = check(args, compiled, weights)?;
@@ -104,11 +141,12 @@ fn generate(
             .collect();
         return finish_json(args, compiled, &json!(outputs), error, json!({}));
     }
+    let mut out = String::new();
     for ((prompt, ids), text) in args.text.iter().zip(&continuations).zip(&texts) {
-        println!("  {prompt} ⟶ {text}");
-        println!("    tokens {ids:?}");
+        let _ = writeln!(out, "  {} ⟶ {}", show::excerpt(prompt), show::escaped(text));
+        let _ = writeln!(out, "    tokens {ids:?}");
     }
-    finish_text(args, compiled, error)
+    finish_text(args, compiled, error, out)
 }
 
 /// Compares the last run with the reference, if asked to.
@@ -135,26 +173,28 @@ fn verdict(error: Option<f64>) -> Result<(), Failure> {
 
 fn trace(args: &RunArgs, compiled: &Compiled) -> Result<(), Failure> {
     match &args.trace {
-        Some(path) => show::write(path, &compiled.timeline().to_chrome_json()),
+        Some(path) => output::write(path, &compiled.timeline().to_chrome_json()),
         None => Ok(()),
     }
 }
 
-fn finish_text(args: &RunArgs, compiled: &Compiled, error: Option<f64>) -> Result<(), Failure> {
+fn finish_text(args: &RunArgs, compiled: &Compiled, error: Option<f64>, mut out: String) -> Result<(), Failure> {
     trace(args, compiled)?;
     let plan = compiled.plan();
     if let Some(error) = error {
-        println!("  check        largest difference to the one-device reference {error:.3e}");
+        let _ = writeln!(out, "  check        largest difference to the one-device reference {error:.3e}");
     }
-    println!("  ran in       {:.4} s (the last run)", compiled.seconds());
-    print!("{}", show::report(&plan.report));
+    let seconds = Seconds(compiled.seconds());
+    let _ = writeln!(out, "  ran in       {seconds} (the last run), on CPU threads, one a device");
+    out += &show::report(&plan.report);
     if args.compare {
         let strategies = compare(&plan.graph, &plan.machine, &plan.options);
-        print!("\n{}", show::strategies(&plan.report, &strategies));
+        let _ = write!(out, "\n{}", show::strategies(&plan.report, &strategies));
     }
     if args.explain {
-        print!("\n{}", ein_plan::explain::explain(plan).map_err(refused)?);
+        let _ = write!(out, "\n{}", ein_plan::explain::explain(plan).map_err(refused)?);
     }
+    output::print(&out)?;
     verdict(error)
 }
 
@@ -186,7 +226,7 @@ fn finish_json(
             all.insert("explain".into(), serde_json::to_value(explanation).map_err(Failure::run)?);
         }
     }
-    println!("{value:#}");
+    output::print(&format!("{value:#}\n"))?;
     verdict(error)
 }
 
@@ -225,7 +265,8 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 fn session(error: SessionError) -> Failure {
     match error {
         SessionError::Plan(error) => refused(error),
-        other => Failure::run(other),
+        SessionError::Tensor(_) | SessionError::Parameter { .. } => Failure::request(error),
+        SessionError::Run(_) | SessionError::Output(_) => Failure::run(error),
     }
 }
 

@@ -1,21 +1,12 @@
-//! What is printed, and written to files.
+//! What is printed.
 
 use crate::failure::Failure;
+use ein_plan::plan::Plan;
 use ein_plan::report::{Report, StrategyReport};
 use ein_task::timeline::{Lane, Timeline};
 use ein_task::units::{Bytes, Seconds};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::path::Path;
-
-/// Writes a file whole or not at all.
-pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |e: std::io::Error| Failure::run(format!("{}: {e}", path.display()));
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    std::fs::write(&part, text).map_err(failed)?;
-    std::fs::rename(&part, path).map_err(failed)
-}
 
 /// The report as JSON.
 pub fn report_json(report: &Report) -> Result<Value, Failure> {
@@ -50,7 +41,7 @@ pub fn report(r: &Report) -> String {
     let _ = writeln!(text, "  machine      {} ({} devices), objective {}{strategy}", r.machine, r.devices, r.objective);
     let _ = writeln!(
         text,
-        "  cost         {} (lower bound {}, gap {:.2} %, against any plan {:.0} %)",
+        "  cost         {} (lower bound {}, gap {:.2} %; gap to what no plan can beat {:.0} %)",
         cost(r.cost, &r.cost_unit),
         cost(r.lower_bound, &r.cost_unit),
         100.0 * r.gap,
@@ -61,6 +52,23 @@ pub fn report(r: &Report) -> String {
     let _ = writeln!(text, "  memory       at most {peak} a device; largest share of work {:.2} × mean", r.balance);
     let _ = writeln!(text, "  planned in   {} ({} operations)", r.planning_seconds, r.operations);
     let _ = writeln!(text, "  assuming     inputs {}; outputs {}", r.assumptions.inputs, r.assumptions.outputs);
+    text
+}
+
+/// What each device sends, receives and holds; devices in a row that do the same are one line.
+pub fn devices(plan: &Plan) -> String {
+    let r = &plan.report;
+    let figures = |d: usize| (r.bytes_per_device.sent[d], r.bytes_per_device.received[d], r.peak_memory_per_device[d]);
+    let names: Vec<&str> = plan.machine.devices.iter().map(|d| d.name.as_str()).collect();
+    let mut text = format!("  {:<16} {:>11} {:>11} {:>11}\n", "device", "sent", "received", "memory");
+    let ids: Vec<usize> = (0..names.len()).collect();
+    for run in ids.chunk_by(|&a, &b| figures(a) == figures(b)) {
+        let (first, last) = (names[run[0]], names[run[run.len() - 1]]);
+        let name = if run.len() == 1 { first.to_string() } else { format!("{first} to {last}") };
+        let (sent, received, memory) = figures(run[0]);
+        let (sent, received, memory) = (sent.to_string(), received.to_string(), memory.to_string());
+        let _ = writeln!(text, "  {name:<16} {sent:>11} {received:>11} {memory:>11}");
+    }
     text
 }
 
@@ -98,6 +106,19 @@ pub fn strategies(ours: &Report, strategies: &[StrategyReport]) -> String {
         );
     }
     text + &refused
+}
+
+/// A text on one line: control characters as escapes.
+pub fn escaped(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// The start of a text, enough to know it by.
+pub fn excerpt(text: &str) -> String {
+    const MOST: usize = 80;
+    let start: String = text.chars().take(MOST).collect();
+    let more = if start.len() < text.len() { "…" } else { "" };
+    escaped(&start) + more
 }
 
 /// Seconds that every device's compute unit is busy.

@@ -5,30 +5,62 @@ use crate::failure::Failure;
 use ein_ir::graph::Graph;
 use einsummable::models::{Bert, Llama, ModelConfig, Pipeline, sentence};
 use einsummable::nn::Module;
+use einsummable::workloads::{FORMS, workload};
 use einsummable::{DType, Tensor, trace};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Batch and sequence length where none are given.
+const BATCH_SEQ: &str = "1x128";
 
 /// The graph and a name for it.
 pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
-    if let Some(workload) = &source.workload {
-        let graph = einsummable::workloads::workload(workload).map_err(Failure::request)?;
-        return Ok((workload.clone(), graph));
+    if let Some(name) = &source.workload {
+        return Ok((name.clone(), workload(name).map_err(Failure::request)?));
     }
     let name = source.source.clone().unwrap_or_default();
-    let path = PathBuf::from(&name);
-    let path = path.as_path();
-    let read =
-        |path: &Path| std::fs::read_to_string(path).map_err(|e| Failure::request(format!("{}: {e}", path.display())));
-    if path.is_dir() || path.extension().is_some_and(|e| e == "json") {
-        let config = if path.is_dir() { path.join("config.json") } else { path.to_path_buf() };
-        let parsed =
-            ModelConfig::parse(&read(&config)?).map_err(|e| Failure::request(format!("{}: {e}", config.display())))?;
-        let (batch, sequence) = batch_seq(&source.batch_seq)?;
-        let graph = forward(&parsed, path.is_dir().then_some(path), batch, sequence)?;
+    let path = Path::new(&name);
+    if !path.exists() {
+        return Err(Failure::request(format!("{name}: {}", nothing_there(&name))));
+    }
+    let folder = path.is_dir().then_some(path);
+    if folder.is_some() || path.extension().is_some_and(|e| e == "json") {
+        let config = folder.map_or(path.to_path_buf(), |f| f.join("config.json"));
+        let parsed = ModelConfig::parse(&read(&config).map_err(Failure::request)?)
+            .map_err(|e| Failure::request(format!("{}: {e}", config.display())))?;
+        let (batch, sequence) = batch_seq(source.batch_seq.as_deref().unwrap_or(BATCH_SEQ))?;
+        let graph = forward(&parsed, folder, batch, sequence)?;
         return Ok((name, graph));
     }
-    let graph = ein_ir::text::parse(&read(path)?).map_err(|e| Failure::request(format!("{name}:{e}")))?;
+    if let Some(sizes) = &source.batch_seq {
+        return Err(Failure::request(format!(
+            "--batch-seq {sizes}: {name} is a graph, which says its own sizes; leave the option out"
+        )));
+    }
+    let graph = ein_ir::text::parse(&read(path).map_err(Failure::request)?)
+        .map_err(|e| Failure::request(format!("{name}: {e}")))?;
+    if graph.outputs().is_empty() {
+        return Err(Failure::request(format!("{name}: the graph returns nothing; end it with `return NAME`")));
+    }
     Ok((name, graph))
+}
+
+/// A whole text file, or what is wrong with it after its name.
+pub fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        ErrorKind::InvalidData => format!("{}: it is not UTF-8 text", path.display()),
+        _ => format!("{}: {e}", path.display()),
+    })
+}
+
+fn nothing_there(name: &str) -> String {
+    let kind = name.split(':').next().unwrap_or_default();
+    if FORMS.iter().any(|f| f.0 == kind) {
+        return format!("there is no such file; for the workload, write --workload {name}");
+    }
+    "there is no such file or folder; expected is a Hugging Face folder, its config.json, a graph in text form, or \
+     --workload NAME:SIZES"
+        .into()
 }
 
 /// The forward graph of a model. A sentence model's folder says how its tokens become one vector.

@@ -109,15 +109,30 @@ pub struct ParseError {
     pub refused: Option<GraphError>,
 }
 
+/// Characters of a line that a message shows.
+const SHOWN: usize = 160;
+
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
+        // Of a very long line, what stands around the fault.
+        let column = self.column.saturating_sub(1);
+        let skipped = column.saturating_sub(SHOWN / 2);
+        let mut shown: String = self.source_line.chars().skip(skipped).take(SHOWN).collect();
+        let cut = self.source_line.chars().nth(skipped + SHOWN).is_some();
+        if skipped > 0 {
+            shown = shown.chars().skip(1).collect();
+            shown.insert(0, '…');
+        }
+        if cut {
+            shown.push('…');
+        }
         // Tabs are kept in front of the caret, so that it stands right however wide they are shown.
-        let before = self.source_line.chars().take(self.column.saturating_sub(1));
+        let before = shown.chars().take(column - skipped);
         let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         writeln!(f, "line {number}, column {}: {}", self.column, self.message)?;
-        writeln!(f, "{number} | {}", self.source_line)?;
+        writeln!(f, "{number} | {shown}")?;
         write!(f, "{margin} | {indent}^")
     }
 }

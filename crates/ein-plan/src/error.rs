@@ -33,7 +33,7 @@ pub enum PlanError {
     },
     /// No plan fits the memory.
     #[error("no plan fits in {limit} a device: the best found needs {needed} on {device}; there the largest tensors \
-             are {list}; {needed} on every device would do", list = list(.largest))]
+             are {list}; {needed} ({} B) on every device would do", needed.0, list = list(.largest))]
     DoesNotFit {
         /// Memory of a device.
         limit: Bytes,

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a strategy does not fit a graph and a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("strategy `{}` does not fit: {reason}", strategy.name())]
+#[error("strategy `{}` does not apply: {reason}", strategy.name())]
 pub struct Refusal {
     /// The strategy.
     pub strategy: Strategy,

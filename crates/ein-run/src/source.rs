@@ -10,15 +10,26 @@ use std::collections::BTreeMap;
 pub trait ParameterSource: Sync {
     /// Writes the elements of `region` of parameter `name`, row-major and little-endian, to `out`.
     fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String>;
+
+    /// Says, before anything is planned or read, why parameter `name` cannot be had in this type. A source that
+    /// cannot tell lets it pass; reading it decides then.
+    fn check(&self, _name: &str, _ty: &TensorType) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl ParameterSource for BTreeMap<String, Dense> {
     fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String> {
+        self.check(name, ty)?;
+        boxes::copy_region(bytes_of(&self[name]), &ty.whole(), out, region, region, ty.dtype.bytes());
+        Ok(())
+    }
+
+    fn check(&self, name: &str, ty: &TensorType) -> Result<(), String> {
         let dense = self.get(name).ok_or_else(|| "it is not given".to_owned())?;
         if dense.ty() != *ty {
             return Err(format!("it is {}, but the computation was compiled for {ty}", dense.ty()));
         }
-        boxes::copy_region(bytes_of(dense), &ty.whole(), out, region, region, ty.dtype.bytes());
         Ok(())
     }
 }

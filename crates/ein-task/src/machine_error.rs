@@ -6,7 +6,7 @@ use crate::machine::DeviceSet;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MachineError {
     /// Not TOML, or a key that is unknown, missing or of the wrong type.
-    #[error("machine file: {reason}")]
+    #[error("{reason}")]
     Syntax {
         /// The parser's words, with the line.
         reason: String,

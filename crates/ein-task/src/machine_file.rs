@@ -124,8 +124,7 @@ struct LinkRow {
 impl Machine {
     /// Reads a machine file (see the [module](self)).
     pub fn parse(text: &str) -> Result<Machine, MachineError> {
-        let file: File =
-            toml::from_str(text).map_err(|e| MachineError::Syntax { reason: e.to_string().trim().into() })?;
+        let file: File = toml::from_str(text).map_err(|e| syntax(text, &e))?;
         let mut builder = Builder::default();
         for group in &file.devices {
             builder.group(&file.name, group)?;
@@ -569,6 +568,18 @@ fn check_name(what: &'static str, name: &str) -> Result<(), MachineError> {
     let good =
         chars.next().is_some_and(|c| c.is_ascii_alphabetic()) && chars.all(|c| c.is_ascii_alphanumeric() || c == '_');
     if good { Ok(()) } else { Err(MachineError::Name { what, name: name.into() }) }
+}
+
+/// The parser's complaint on one line, with its place.
+fn syntax(text: &str, error: &toml::de::Error) -> MachineError {
+    let message = error.message().lines().collect::<Vec<_>>().join(" ");
+    let place =
+        error.span().filter(|s| s.start > 0).and_then(|s| text.get(..s.start)).map_or(String::new(), |before| {
+            let line = before.matches('\n').count() + 1;
+            let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
+            format!("line {line}, column {column}: ")
+        });
+    MachineError::Syntax { reason: format!("{place}{message}") }
 }
 
 /// A TOML string.

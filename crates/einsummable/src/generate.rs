@@ -86,7 +86,7 @@ impl Generator {
             return Err(GenerateError::Token { id, vocab: self.vocab });
         }
         // The last token is not read again, so it needs no place.
-        if prompt.len() + more.saturating_sub(1) > self.capacity {
+        if prompt.len().saturating_add(more.saturating_sub(1)) > self.capacity {
             return Err(GenerateError::Capacity { prompt: prompt.len(), more, capacity: self.capacity });
         }
         let mut ids = prompt.to_vec();

@@ -30,7 +30,7 @@ pub enum SessionError {
     /// It did not run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A parameter could not be read.
+    /// A parameter is not there, of another type, or could not be read.
     #[error("parameter `{name}`: {reason}")]
     Parameter {
         /// Its name.
@@ -113,6 +113,12 @@ impl Session {
 
     /// Plans a graph and loads its parameters.
     pub fn compile_graph(&self, graph: &Graph, parameters: &dyn ParameterSource) -> Result<Compiled, SessionError> {
+        // A parameter that cannot be had is said before the time of planning is spent.
+        for node in graph.inputs(InputKind::Parameter).into_iter().map(|id| graph.node(id)) {
+            parameters
+                .check(&node.name, &node.ty)
+                .map_err(|reason| SessionError::Parameter { name: node.name.clone(), reason })?;
+        }
         let plan = plan(graph, &self.machine, &self.options)?;
         let executor = Executor::new(plan.tasks.clone(), parameters)?;
         Ok(Compiled {
@@ -219,11 +225,19 @@ impl ParameterSource for Overlay<'_> {
             None => self.rest.read(name, ty, region, out),
         }
     }
+
+    fn check(&self, name: &str, ty: &TensorType) -> Result<(), String> {
+        if self.constants.contains_key(name) { Ok(()) } else { self.rest.check(name, ty) }
+    }
 }
 
 impl ParameterSource for Weights {
     fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String> {
         Weights::read(self, name, ty, region, out).map_err(|e| e.to_string())
+    }
+
+    fn check(&self, name: &str, ty: &TensorType) -> Result<(), String> {
+        self.check_tensor(name, ty).map_err(|e| e.to_string())
     }
 }
 

@@ -77,6 +77,18 @@ pub enum WeightError {
         /// The model's.
         expected: Vec<usize>,
     },
+    /// A tensor holds whole numbers where the model computes with fractions.
+    #[error(
+        "tensor `{tensor}` is {found} in the weights, but the model needs {expected}; quantized weights are not supported"
+    )]
+    Quantized {
+        /// The tensor.
+        tensor: String,
+        /// Its type.
+        found: DType,
+        /// The model's.
+        expected: DType,
+    },
     /// A tensor has a type that cannot be read.
     #[error(
         "tensor `{tensor}` is of type {found}, which is not supported; supported are F64, F32, BF16, F16, I64, I32, U8 and BOOL"
@@ -174,6 +186,9 @@ impl Weights {
             return Err(format(format!("it is only {length} bytes long")));
         }
         file.read_exact_at(&mut size, 0).map_err(io)?;
+        if size == *b"version " {
+            return Err(format("it is a pointer of Git LFS; `git lfs pull` fetches the file itself".into()));
+        }
         let header_length = u64::from_le_bytes(size);
         if header_length > LONGEST_HEADER {
             return Err(format(format!("its header would be {header_length} bytes long")));
@@ -289,7 +304,17 @@ impl Weights {
     pub fn check(&self, graph: &Graph) -> Result<(), WeightError> {
         for id in graph.inputs(InputKind::Parameter) {
             let node = graph.node(id);
-            self.locate(&node.name, &node.ty.shape)?;
+            self.check_tensor(&node.name, &node.ty)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that a tensor is there in the right shape, and that its type can be converted without changing what
+    /// it means: whole numbers where the model has fractions are the codes of a quantized model.
+    pub fn check_tensor(&self, name: &str, ty: &TensorType) -> Result<(), WeightError> {
+        let (_, dtype) = self.locate(name, &ty.shape)?;
+        if ty.dtype.is_float() && !dtype.is_float() {
+            return Err(WeightError::Quantized { tensor: name.into(), found: dtype, expected: ty.dtype });
         }
         Ok(())
     }

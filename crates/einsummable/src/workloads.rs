@@ -13,7 +13,7 @@ use ein_ir::graph::Graph;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
     /// No workload has this name.
-    #[error("there is no workload `{name}`; there are:\n{}", usage())]
+    #[error("there is no workload `{name}`; there are {}", FORMS.map(|f| f.1).join(", "))]
     Unknown {
         /// The name.
         name: String,
@@ -96,7 +96,8 @@ pub fn workload(text: &str) -> Result<Graph, WorkloadError> {
     let (name, arguments) = text.split_once(':').unwrap_or((text, ""));
     let form = FORMS.iter().find(|f| f.0 == name);
     let not_yet = |what| Err(WorkloadError::NotYet { text: text.into(), what });
-    let mut arguments: Vec<&str> = arguments.split(',').map(str::trim).filter(|a| !a.is_empty()).collect();
+    let mut arguments: Vec<&str> =
+        if arguments.is_empty() { vec![] } else { arguments.split(',').map(str::trim).collect() };
     if name == "packed" || name.starts_with("packed-") || arguments.iter().any(|a| a.starts_with("packed")) {
         return not_yet("a batch of sequences of different lengths");
     }
@@ -272,6 +273,8 @@ mod tests {
         check("gemm:1,2", &["2 arguments, not 3", "gemm:M,N,K"]);
         check("gemm:1,2,x", &["`x` is not a size"]);
         check("gemm:1,2,0", &["`0` is not a size"]);
+        check("gemm:1,,2", &["`` is not a size"]);
+        check("gemm:", &["0 arguments, not 3"]);
         check("gemm:1,2,3,f33", &["4 arguments, not 3"]);
         check("chain:deep,4", &["no chain `deep`", "bushy|left"]);
         check("attention:2x4,3,2,8", &["3 query heads are not a multiple of 2 key/value heads"]);

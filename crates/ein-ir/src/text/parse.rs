@@ -279,7 +279,9 @@ impl Parser {
 
     fn operation(&mut self, name: &str) -> Result<TensorId, Wrong> {
         let at = self.here();
-        let Kind::Word(operation) = self.next() else { return Err(unknown_operation(at)) };
+        let Kind::Word(operation) = self.next() else {
+            return Err(Wrong::new(at, format!("expected an operation: {OPERATIONS}")));
+        };
         match operation.as_str() {
             "einsum" => self.einsum(name),
             "attention" => self.attention(name, at),
@@ -297,7 +299,7 @@ impl Parser {
                 let view = self.view(&operation)?;
                 Ok(self.graph.view(name, view, &[input])?)
             }
-            _ => Err(unknown_operation(at)),
+            _ => Err(Wrong::new(at, format!("there is no operation `{operation}`; there are {OPERATIONS}"))),
         }
     }
 
@@ -447,12 +449,8 @@ impl Parser {
     }
 }
 
-fn unknown_operation(at: usize) -> Wrong {
-    Wrong::new(
-        at,
-        "expected an operation: einsum, reshape, permute, slice, broadcast, concat, pad, roll, attention or gather",
-    )
-}
+/// The words that start an operation.
+const OPERATIONS: &str = "einsum, reshape, permute, slice, broadcast, concat, pad, roll, attention and gather";
 
 fn bounded(value: i128, at: usize) -> Result<(), Wrong> {
     if value.abs() <= LIMIT {

@@ -158,7 +158,7 @@ fn errors_name_the_place() {
         ("x: input f32[2]\n\n  y = reshape x [3]", 3, 3, "2 elements do not fill [3]"),
         ("x: input f32[2] y", 1, 17, "expected the end of the line"),
         ("y = reshape x [3]", 1, 13, "there is no tensor `x` above"),
-        ("x: input f32[2]\ny = shape x [2]", 2, 5, "expected an operation"),
+        ("x: input f32[2]\ny = shape x [2]", 2, 5, "there is no operation `shape`; there are einsum"),
         ("x: input f32[2]\ny = einsum f32 (i: 2) map x[j]", 2, 29, "no label `j` among [i]"),
         ("x: input f32[2]\ny = einsum f32 (i: 2) map x", 2, 27, "read as `x[…]`"),
         ("x: input f32[2]\ny = einsum f32 (i: 2) map foo(x[i])", 2, 27, "no function `foo`"),

@@ -49,7 +49,7 @@ impl BertConfig {
         Ok(Self {
             hidden_size,
             intermediate_size: keys.size("intermediate_size")?,
-            num_hidden_layers: keys.size("num_hidden_layers")?,
+            num_hidden_layers: keys.layers("num_hidden_layers")?,
             num_attention_heads: heads,
             vocab_size: keys.size("vocab_size")?,
             max_position_embeddings: keys.size("max_position_embeddings")?,

@@ -82,6 +82,13 @@ impl ModelConfig {
         if !value.is_object() {
             return Err(ConfigError::Json { reason: "it is no object".into() });
         }
+        if let Some(quantized) = value.get("quantization_config").filter(|v| !v.is_null()) {
+            return Err(ConfigError::Value {
+                key: "quantization_config".into(),
+                found: quantized["quant_method"].to_string(),
+                expected: "only weights that are not quantized are supported".into(),
+            });
+        }
         let listed: Vec<&str> =
             value["architectures"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let of = |names: &[&str]| names.iter().any(|n| listed.contains(n));
@@ -128,11 +135,20 @@ impl Keys<'_> {
 
     /// A size of at least 1.
     pub fn size(&self, key: &str) -> Result<usize, ConfigError> {
+        self.size_up_to(key, 1 << 40)
+    }
+
+    /// A number of layers. Each is rows of the graph, so absurd numbers are refused before they take memory.
+    pub fn layers(&self, key: &str) -> Result<usize, ConfigError> {
+        self.size_up_to(key, 10_000)
+    }
+
+    fn size_up_to(&self, key: &str, most: u64) -> Result<usize, ConfigError> {
         let value = self.need(key)?;
-        value.as_u64().filter(|&n| n > 0 && n < 1 << 40).map(|n| n as usize).ok_or_else(|| ConfigError::Value {
+        value.as_u64().filter(|n| (1..=most).contains(n)).map(|n| n as usize).ok_or_else(|| ConfigError::Value {
             key: key.into(),
             found: value.to_string(),
-            expected: "a whole number of at least 1 is expected".into(),
+            expected: format!("a whole number from 1 to {most} is expected"),
         })
     }
 

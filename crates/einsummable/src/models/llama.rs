@@ -102,7 +102,7 @@ impl LlamaConfig {
         Ok(Self {
             hidden_size,
             intermediate_size: keys.size("intermediate_size")?,
-            num_hidden_layers: keys.size("num_hidden_layers")?,
+            num_hidden_layers: keys.layers("num_hidden_layers")?,
             num_attention_heads: heads,
             num_key_value_heads: kv_heads,
             head_dim,
