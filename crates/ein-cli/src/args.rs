@@ -30,7 +30,7 @@ Exit codes:
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Plan a computation and run it: embeds (BERT family) or continues (LLaMA family) the texts
+    /// Plan a computation and run it: embeds (BERT family) or continues (Llama family) the texts
     #[command(after_help = "Examples:\n  ein run models/all-MiniLM-L6-v2 --text \"One.\" --text \"Two.\" --check\n  \
                             ein run tests/fixtures/llama-tiny/model --text \"the cat\" --new-tokens 8 --devices 3\n  \
                             ein run synthetic:llama --text \"Once\" --machine 8xcpu")]
@@ -82,8 +82,8 @@ pub enum Machine {
 #[command(group = clap::ArgGroup::new("computation").required(true).multiple(false))]
 pub struct Source {
     /// A Hugging Face folder, its config.json, or a graph in text form
-    #[arg(group = "computation")]
-    pub source: Option<String>,
+    #[arg(group = "computation", value_name = "SOURCE")]
+    pub place: Option<String>,
     /// A named workload instead, such as gemm:4096,4096,4096
     #[arg(long, group = "computation", value_name = "NAME:SIZES", long_help = workloads())]
     pub workload: Option<String>,
@@ -147,7 +147,7 @@ pub struct Run {
     /// A text to embed or continue; may be given more than once
     #[arg(long, required = true, value_name = "TEXT", allow_hyphen_values = true)]
     pub text: Vec<String>,
-    /// Tokens to append to each text (LLaMA family only) [default: 16]
+    /// Tokens to append to each text (Llama family only) [default: 16]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = new_tokens)]
     pub new_tokens: Option<usize>,
     /// Compare with the dense reference on one device

@@ -23,14 +23,14 @@ pub fn machine(asked: &Asked) -> Result<(), Failure> {
 
 /// One line a machine.
 fn list() -> Result<String, Failure> {
-    let mut text = format!("{:<14}{:>7}  {:>14}  {}\n", "name", "devices", "memory each", "kind");
+    let mut text = format!("{:<14}{:>7}  {:>20}  {}\n", "name", "devices", "memory each", "kind");
     for name in Machine::names() {
         // A pattern rather than a machine.
         if name.starts_with('N') {
-            let _ = writeln!(text, "{name:<14}{:>7}  {:>14}  N virtual devices on this host, such as 8xcpu", "N", "");
+            let _ = writeln!(text, "{name:<14}{:>7}  {:>20}  N virtual devices on this host, such as 8xcpu", "N", "");
             continue;
         }
-        let machine = named(&name)?;
+        let machine = named(name)?;
         let (mut memory, mut kinds): (Vec<String>, Vec<String>) = (vec![], vec![]);
         for device in &machine.devices {
             let kind = format!("{:?}", device.kind).to_lowercase();
@@ -43,7 +43,7 @@ fn list() -> Result<String, Failure> {
             }
         }
         let (count, memory) = (machine.workers().len(), memory.join(", "));
-        let _ = writeln!(text, "{name:<14}{count:>7}  {memory:>14}  {}", kinds.join(", "));
+        let _ = writeln!(text, "{name:<14}{count:>7}  {memory:>20}  {}", kinds.join(", "));
     }
     Ok(text)
 }

@@ -54,7 +54,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         },
         ModelConfig::Llama(config) => {
             let tokenizer = folder.tokenizer().map_err(Failure::request)?;
-            generate(args, &session, config, &folder.weights, &Words::Tokenizer(tokenizer))
+            generate(args, &session, config, &folder.weights, &Words::Tokenizer(Box::new(tokenizer)))
         }
     }
 }
@@ -66,6 +66,11 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
         let _progress = Progress::start("planning, loading and running");
         embedder.embed(&texts).map_err(embedding)?
     };
+    if let Some(n) = vectors.iter().position(|v| v.iter().any(|x| !x.is_finite())) {
+        return Err(Failure::run(format!(
+            "the embedding of text [{n}] is not finite; the weights are not what they should be"
+        )));
+    }
     // Before the check, which reads every weight once more.
     let (read, held) = (embedder.weights().bytes_read(), embedder.weights().bytes());
     let compiled = embedder.compiled().ok_or_else(|| Failure::run("nothing was run"))?;
@@ -233,7 +238,7 @@ fn finish_json(
 /// How text becomes ids.
 enum Words {
     /// As the folder's tokenizer says.
-    Tokenizer(Tokenizer),
+    Tokenizer(Box<Tokenizer>),
     /// One id a byte: for a model that no text trained.
     Bytes,
 }
@@ -280,6 +285,10 @@ fn embedding(error: EmbedError) -> Failure {
 fn generating(error: GenerateError) -> Failure {
     match error {
         GenerateError::Session(error) => session(error),
-        other => Failure::request(other),
+        GenerateError::NotANumber { .. } => Failure::run(error),
+        GenerateError::Empty
+        | GenerateError::Token { .. }
+        | GenerateError::Capacity { .. }
+        | GenerateError::Positions { .. } => Failure::request(error),
     }
 }

@@ -41,10 +41,11 @@ pub fn report(r: &Report) -> String {
     let _ = writeln!(text, "  machine      {} ({} devices), objective {}{strategy}", r.machine, r.devices, r.objective);
     let _ = writeln!(
         text,
-        "  cost         {} (lower bound {}, gap {:.2} %; gap to what no plan can beat {:.0} %)",
+        "  cost         {}; lower bound {}, gap {:.2} %; bound on any plan at all {}, gap {:.0} %",
         cost(r.cost, &r.cost_unit),
         cost(r.lower_bound, &r.cost_unit),
         100.0 * r.gap,
+        cost(r.lower_bound_absolute, &r.cost_unit),
         100.0 * r.gap_absolute
     );
     let _ = writeln!(text, "  time         {} serial, {} simulated with overlap", r.seconds, r.simulated_seconds);

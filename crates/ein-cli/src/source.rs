@@ -18,7 +18,7 @@ pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
     if let Some(name) = &source.workload {
         return Ok((name.clone(), workload(name).map_err(Failure::request)?));
     }
-    let name = source.source.clone().unwrap_or_default();
+    let name = source.place.clone().unwrap_or_default();
     let path = Path::new(&name);
     if !path.exists() {
         return Err(Failure::request(format!("{name}: {}", nothing_there(&name))));
@@ -68,16 +68,15 @@ fn forward(config: &ModelConfig, folder: Option<&Path>, batch: usize, sequence: 
     let ids = Tensor::input(sentence::IDS, [batch, sequence], DType::I64);
     let traced = match config {
         ModelConfig::Llama(config) => trace(&[("logits", &Llama::new(config).forward(&ids))]),
-        ModelConfig::Bert(config) => match folder.filter(|f| f.join("modules.json").is_file()) {
-            Some(folder) => {
+        ModelConfig::Bert(config) => {
+            if let Some(folder) = folder.filter(|f| f.join("modules.json").is_file()) {
                 let pipeline = Pipeline::read(folder).map_err(Failure::request)?;
                 trace(&[("embedding", &sentence::embedding(config, &pipeline, batch, sequence))])
-            }
-            None => {
+            } else {
                 let mask = Tensor::input(sentence::MASK, [batch, 1, 1, sequence], config.dtype);
                 trace(&[("hidden", &Bert::new(config).forward(&ids, &mask))])
             }
-        },
+        }
     };
     Ok(traced.map_err(Failure::request)?.graph)
 }

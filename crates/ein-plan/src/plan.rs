@@ -147,8 +147,8 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
     let mut lack: Option<NotEnough> = None;
     let mut bound = f64::NEG_INFINITY;
     let mut effort = Effort::default();
-    // Finds the best choice at a multiplier; says whether it fits.
-    let mut attempt = |multiplier: f64| -> Result<(bool, f64), PlanError> {
+    // Finds the best choice at a multiplier; says whether it fits, what it costs and its fullest device's bytes.
+    let mut attempt = |multiplier: f64| -> Result<(bool, f64, f64), PlanError> {
         search.multiplier = multiplier;
         let found = search.solve()?;
         effort = Effort { rounds: effort.rounds + found.effort.rounds, ..found.effort };
@@ -172,14 +172,15 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
                 false
             }
         };
-        Ok((fits, found.cost))
+        Ok((fits, found.cost, largest(&tasks)))
     };
-    let (fits, cost) = attempt(0.0)?;
+    let (fits, cost, peak) = attempt(0.0)?;
     if !fits || options.objective == Objective::Memory {
-        // A multiplier is a price of a byte. At the first, all the memory of a device costs a tenth of the plan.
+        // A multiplier is a price of a byte. At the first, the memory of a device, or what the plan that ignores
+        // memory takes of it if that is less, costs a tenth of the plan.
         let memory = machine.devices.iter().map(|d| d.memory.0).min().unwrap_or(1);
-        let memory = options.memory.map_or(memory, |m| m.0.min(memory)).max(1) as f64;
-        let first = 0.1 * cost.max(1e-9) / memory;
+        let memory = options.memory.map_or(memory, |m| m.0.min(memory)) as f64;
+        let first = 0.1 * cost.max(1e-9) / memory.min(peak).max(1.0);
         let mut low = 0.0;
         let mut high = None;
         for step in 0..8 {

@@ -31,6 +31,12 @@ pub enum GenerateError {
         /// What fits.
         capacity: usize,
     },
+    /// The model gave no number for a token, so none is the most likely.
+    #[error("after {length} tokens the model gives NaN; its weights, or their type, are not what they should be")]
+    NotANumber {
+        /// Tokens that it read.
+        length: usize,
+    },
     /// A capacity beyond what the model knows positions for.
     #[error("a capacity of {capacity} tokens is not within the model's 1..={most} positions")]
     Positions {
@@ -98,7 +104,11 @@ impl Generator {
                 ("position", Dense::i64([1], vec![ids.len() as i64 - 1])),
             ];
             let outputs = self.compiled.run(inputs)?;
-            let next = largest(&outputs["logits"].to_f64());
+            let logits = outputs["logits"].to_f64();
+            if logits.iter().any(|v| v.is_nan()) {
+                return Err(GenerateError::NotANumber { length: ids.len() });
+            }
+            let next = largest(&logits);
             ids.push(next);
             if self.ends.contains(&next) {
                 break;
