@@ -87,7 +87,7 @@ pub struct Source {
     /// A named workload instead, such as gemm:4096,4096,4096
     #[arg(long, group = "computation", value_name = "NAME:SIZES", long_help = workloads())]
     pub workload: Option<String>,
-    /// Batch and sequence length for a folder or config.json [default: 1x128]
+    /// Batch and sequence length for a folder or config.json; 1x128 if not given
     #[arg(long, conflicts_with = "workload", value_name = "BATCHxSEQ")]
     pub batch_seq: Option<String>,
 }
@@ -147,7 +147,7 @@ pub struct Run {
     /// A text to embed or continue; may be given more than once
     #[arg(long, required = true, value_name = "TEXT", allow_hyphen_values = true)]
     pub text: Vec<String>,
-    /// Tokens to append to each text (Llama family only) [default: 16]
+    /// Tokens to append to each text (Llama family only); 16 if not given
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = new_tokens)]
     pub new_tokens: Option<usize>,
     /// Compare with the dense reference on one device

@@ -292,3 +292,21 @@ fn generating(error: GenerateError) -> Failure {
         | GenerateError::Positions { .. } => Failure::request(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_has_its_own_exit_code() {
+        let check = |error: Option<f64>, expected: Option<u8>| {
+            assert_eq!(verdict(error).err().map(|failure| failure.code()), expected, "{error:?}");
+        };
+        check(None, None);
+        check(Some(0.0), None);
+        check(Some(TOLERANCE), None);
+        check(Some(2.0 * TOLERANCE), Some(4));
+        check(Some(f64::INFINITY), Some(4));
+        check(Some(f64::NAN), Some(4));
+    }
+}
