@@ -100,7 +100,7 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
     for (a, b, c) in &similarities {
         let _ = writeln!(out, "  cosine [{a}] · [{b}] = {c:.6}");
     }
-    let _ = writeln!(out, "  weights      {} in files, {} read by the devices in all", Bytes(held), Bytes(read));
+    let _ = writeln!(out, "  weights      {} in files, {} read", Bytes(held), Bytes(read));
     finish_text(args, compiled, error, out)
 }
 
