@@ -294,11 +294,14 @@ impl Ports {
             let piece = pending.min(finished);
             // Before the first device is complete, all other partials have come to it; after, every other
             // reader still receives something.
-            let lacks = |d| atom.holders.iter().filter(|h| !h.contains(d)).count();
-            let everyone = (0..n as u16).map(DeviceId);
-            let least = everyone
+            let mut has = vec![0usize; n];
+            atom.holders.iter().flat_map(|h| h.iter()).for_each(|d| has[d.index()] += 1);
+            let lacks = |d: DeviceId| m - has[d.index()];
+            let lacking = atom.readers.iter().filter(|&r| lacks(r) > 0).count();
+            let least = (0..n as u16)
+                .map(DeviceId)
                 .map(|v| {
-                    let others = atom.readers.iter().filter(|&r| r != v && lacks(r) > 0).count();
+                    let others = lacking - usize::from(atom.readers.contains(v) && lacks(v) > 0);
                     lacks(v) as f64 * pending + others as f64 * piece
                 })
                 .fold(f64::INFINITY, f64::min);

@@ -21,6 +21,9 @@ pub(crate) fn recursive(spec: &Spec, parts: usize, most: usize) -> Vec<Vec<Regio
     all.into_iter().map(|t| t.blocks).collect()
 }
 
+/// Up to so many parts are cut in every proportion.
+const FREELY: usize = 8;
+
 type Memo = BTreeMap<(usize, Region), Vec<Tiling>>;
 
 /// Whether where a block is does not matter for what it reads.
@@ -45,8 +48,9 @@ fn best(spec: &Spec, space: &Region, parts: usize, most: usize, memo: &mut Memo)
     }
     let mut all: Vec<Tiling> = Vec::new();
     for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
-        // The mirrored cut is the same up to device names.
-        for first in parts.div_ceil(2)..parts {
+        // The mirrored cut is the same up to device names. Of many parts only halves, or shapes multiply.
+        let most_first = if parts > FREELY { parts.div_ceil(2) + 1 } else { parts };
+        for first in parts.div_ceil(2)..most_first {
             let share = first as f64 / parts as f64;
             let Some(at) = position(space, l, quantum(&own.rule), share) else { continue };
             let (low, high) = space.split(l, at);

@@ -383,6 +383,8 @@ impl<'a> Search<'a> {
     /// shared lists the first should know of.
     pub fn solve(&mut self) -> Result<Found, PlanError> {
         let mut found = self.solve_exactly()?;
+        // Where prices would not settle, the relaxed model is solved once, for its bound.
+        let settled = found.effort.rounds < ROUNDS;
         for _ in 0..3 {
             if !self.has_crowds() {
                 break;
@@ -394,13 +396,17 @@ impl<'a> Search<'a> {
                 self.build(true);
                 relaxed = self.model.solve(BUDGET);
                 rounds += 1;
-                if rounds == ROUNDS || relaxed.bound >= found.cost * (1.0 - 1e-9) || !self.settle(&relaxed)? {
+                if !settled
+                    || rounds == ROUNDS
+                    || relaxed.bound >= found.cost * (1.0 - 1e-9)
+                    || !self.settle(&relaxed)?
+                {
                     break;
                 }
             }
             found.effort.rounds += rounds;
             found.bound = found.bound.min(relaxed.bound);
-            if found.bound >= found.cost * (1.0 - 1e-9) || !self.add_shared(&relaxed) {
+            if !settled || found.bound >= found.cost * (1.0 - 1e-9) || !self.add_shared(&relaxed) {
                 break;
             }
             let rounds = found.effort.rounds;
@@ -491,25 +497,34 @@ impl<'a> Search<'a> {
     /// Solves the model in which every reader pays, until the best assignment holds exact prices.
     fn solve_exactly(&mut self) -> Result<Found, PlanError> {
         let mut rounds = 0;
+        let mut best: Option<Solution> = None;
+        self.build(false);
         loop {
             rounds += 1;
-            self.build(false);
             let mut solution = self.model.solve(BUDGET);
             if solution.cost > solution.bound * (1.0 + 1e-9) {
                 self.model.polish(&mut solution.values);
                 solution.cost = self.model.cost(&solution.values);
             }
             let changed = self.settle(&solution)?;
-            if !changed || rounds == ROUNDS {
-                let memory = self.memory(&solution);
+            let (bound, largest) = (solution.bound, solution.largest);
+            if changed {
+                // What the assignment costs now that all its prices are exact.
+                self.build(false);
+                solution.cost = self.model.cost(&solution.values);
+            }
+            if best.as_ref().is_none_or(|b| solution.cost < b.cost) {
+                best = Some(solution);
+            }
+            if let Some(best) = best.take_if(|_| !changed || rounds == ROUNDS) {
                 return Ok(Found {
-                    memory,
-                    choice: self.choice(&solution),
-                    cost: solution.cost,
-                    bound: solution.bound,
+                    memory: self.memory(&best),
+                    choice: self.choice(&best),
+                    cost: best.cost,
+                    bound: bound.min(best.cost),
                     effort: Effort {
                         rounds,
-                        largest_table: solution.largest,
+                        largest_table: largest,
                         patterns: self.costs.patterns(),
                         row_classes: self.ops.len(),
                         tensor_classes: self.sources.len(),
@@ -727,6 +742,9 @@ impl<'a> Search<'a> {
                 continue;
             }
             changed = true;
+            if self.workers.len() > 16 {
+                continue;
+            }
             let own = &self.sources[class];
             let objective = self.options.objective;
             let now = self.costs.price(&self.layouts, relation, needs).scalar(objective);
