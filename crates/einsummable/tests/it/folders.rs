@@ -77,7 +77,7 @@ fn configurations_are_checked() {
     check("LlamaForCausalLM", "GPT2LMHeadModel", &["`GPT2LMHeadModel`", both[0], both[1]]);
     check("\"hidden_size\"", "\"hidden\"", &["`hidden_size`", "LlamaForCausalLM"]);
     check("\"vocab_size\": 97", "\"vocab_size\": \"many\"", &["`vocab_size`", "many", "whole number"]);
-    check("\"vocab_size\": 97", "\"vocab_size\": 0", &["`vocab_size`", "at least 1"]);
+    check("\"vocab_size\": 97", "\"vocab_size\": 0", &["`vocab_size`", "from 1 to"]);
     check("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 2", &["num_attention_heads", "5", "multiple"]);
     check("\"silu\"", "\"cubic\"", &["`hidden_act`", "`cubic`", "gelu"]);
     check("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", &["rope_type", "`yarn`", "llama3"]);
