@@ -7,7 +7,7 @@
 
 use crate::candidates::{Richness, candidates};
 use crate::choice::{Choice, Decomposition, Home};
-use crate::costs::{Costs, TIE};
+use crate::costs::Costs;
 use crate::elimination::{Model, Solution, Table};
 use crate::error::PlanError;
 use crate::layouts::{Layouts, NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of, refined, union};
@@ -20,8 +20,11 @@ use ein_ir::op::{InputKind, Op};
 use ein_ir::spec::Spec;
 use ein_task::exchange::Need;
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
-use ein_task::relation::{Held, Relation};
+use ein_task::relation::Held;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+mod sharing;
+mod tables;
 
 /// Rows of equal structure.
 struct OpClass {
@@ -360,22 +363,6 @@ impl<'a> Search<'a> {
         SourceClass { producer, readers, outputs, resident, element, states, lists }
     }
 
-    /// For every list of needs, the home from which handing it out is cheapest, with that hand-out shared.
-    fn share_hand_outs(&mut self, states: &mut Vec<State>, lists: &BTreeSet<NeedsId>) {
-        let objective = self.options.objective;
-        let homes = states.len();
-        for &list in lists {
-            let costs = &mut self.costs;
-            let mut price = |n: usize| costs.price(&self.layouts, states[n].relation, list).scalar(objective);
-            let prices: Vec<f64> = (0..homes).map(&mut price).collect();
-            let best = (0..homes).min_by(|&a, &b| prices[a].total_cmp(&prices[b])).expect("a tensor has a home");
-            if prices[best] > 0.0 {
-                let State { held, relation, needs, only, bytes, .. } = states[best].clone();
-                states.push(State { held, relation, needs, only, extra: Some(list), bytes });
-            }
-        }
-    }
-
     /// Finds the best choice at the current multiplier.
     ///
     /// Each reader of a tensor pays for what it needs, although readers of equal needs will share. With many readers
@@ -417,81 +404,6 @@ impl<'a> Search<'a> {
             found.effort.rounds += rounds;
         }
         Ok(found)
-    }
-
-    /// Whether any tensor has so many readers that some may share what others do not need.
-    fn has_crowds(&self) -> bool {
-        self.tensors.values().any(|(class, _)| self.has_variable(*class) && self.sources[*class].is_crowded())
-    }
-
-    /// Where an assignment of the relaxed model has all readers of a tensor share a list.
-    fn shared_by(&self, solution: &Solution) -> Vec<(TensorId, NeedsId)> {
-        let of = |(id, v): (&TensorId, &usize)| {
-            let own = &self.sources[self.tensors[id].0];
-            let n = solution.values[*v].checked_sub(own.states.len())?;
-            Some((*id, own.lists[n]))
-        };
-        self.home_variable.iter().filter_map(of).collect()
-    }
-
-    /// The home of an input from which handing out `list` is cheapest, and the price.
-    fn best_home(&mut self, class: usize, list: NeedsId) -> (usize, f64) {
-        let (costs, layouts, objective) = (&mut self.costs, &self.layouts, self.options.objective);
-        let mut best = (0, f64::INFINITY);
-        for (n, state) in self.sources[class].states.iter().enumerate().filter(|s| s.1.extra.is_none()) {
-            let cost = costs.price(layouts, state.relation, list).scalar(objective);
-            if cost < best.1 {
-                best = (n, cost);
-            }
-        }
-        best
-    }
-
-    /// Gives tensors states in which a list that an assignment of the relaxed model asks for is shared. Whether any
-    /// is new.
-    fn add_shared(&mut self, solution: &Solution) -> bool {
-        let mut offers: BTreeSet<(usize, usize, NeedsId)> = BTreeSet::new();
-        for (id, list) in self.shared_by(solution) {
-            let class = self.tensors[&id].0;
-            offers.insert((class, self.best_home(class, list).0, list));
-        }
-        for (id, (class, readers)) in &self.tensors {
-            let own = &self.sources[*class];
-            let Some(home) = self.home_variable.get(id).filter(|_| own.is_crowded()) else { continue };
-            let state = solution.values[*home];
-            if state < own.states.len() {
-                for (n, reader) in readers.iter().enumerate() {
-                    let (c, slot) = own.readers[n];
-                    let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
-                    offers.extend(needs.map(|n| (*class, state, n)));
-                }
-            }
-        }
-        let mut added = false;
-        for (class, state, list) in offers {
-            let own = &self.sources[class];
-            let state = own.states[state].clone();
-            let state = if own.is_held_once() {
-                State { extra: Some(list), ..state }
-            } else if self.layouts.is_complete(state.relation) {
-                // A home that has what is left and what is needed; going there moves the latter once.
-                let relation = self.layouts.relation_at(state.relation).clone();
-                let lists = union(&[&needs_of(&relation.blocks), self.layouts.needs_at(list)]);
-                let held = refined(&lists, &relation.whole, self.workers[0]);
-                let bytes = counted(&held, own.element, self.workers.len());
-                let needs = Some(self.layouts.needs(needs_of(&held)));
-                let relation = self.layouts.relation(Relation { blocks: held.clone(), ..relation });
-                State { held: Some(held), relation, needs, only: None, extra: None, bytes }
-            } else {
-                continue;
-            };
-            let own = &mut self.sources[class];
-            if !own.states.iter().any(|s| s.held == state.held && s.extra == state.extra) {
-                own.states.push(state);
-                added = true;
-            }
-        }
-        added
     }
 
     /// Solves the model in which every reader pays, until the best assignment holds exact prices.
@@ -555,146 +467,6 @@ impl<'a> Search<'a> {
             Objective::Bytes => (bound - 0.5).ceil().max(0.0),
             Objective::Memory => 0.0,
         }
-    }
-
-    /// Variables and factors, from the prices as they are known now.
-    fn build(&mut self, relaxed: bool) {
-        self.model.clear();
-        self.tables.clear();
-        self.row_variable.clear();
-        self.home_variable.clear();
-        for id in self.graph.ids() {
-            if let Some((class, _)) = self.rows.get(&id) {
-                let size = self.ops[*class].seconds.len();
-                self.row_variable.insert(id, self.model.variable(size));
-            }
-            if let Some((class, _)) = self.tensors.get(&id)
-                && self.has_variable(*class)
-            {
-                let own = &self.sources[*class];
-                let shared = if relaxed && own.is_crowded() { own.shared_lists().len() } else { 0 };
-                let size = own.states.len() + shared;
-                self.home_variable.insert(id, self.model.variable(size));
-            }
-        }
-        for id in self.graph.ids() {
-            if let Some(&(class, _)) = self.rows.get(&id) {
-                let table = self.table((class, 0), |s| s.compute_table(class));
-                self.model.factor(&[self.row_variable[&id]], &table);
-            }
-            let Some((class, readers)) = self.tensors.get(&id).cloned() else { continue };
-            let Some(&home) = self.home_variable.get(&id) else { continue };
-            // Tables of the relaxed model differ where sharing is possible, and only there.
-            let relaxed = relaxed && self.sources[class].is_crowded();
-            let code = (usize::MAX - class, if relaxed { 1 << 32 } else { 0 });
-            let table = self.table((code.0, code.1), |s| s.home_table(class, relaxed));
-            self.model.factor(&[home], &table);
-            if let Some(&row) = self.row_variable.get(&id) {
-                let table = self.table((code.0, code.1 + 1), |s| s.arrival_table(class));
-                self.model.factor(&[row, home], &table);
-            }
-            for (n, reader) in readers.iter().enumerate() {
-                let table = self.table((code.0, code.1 + 2 + n), |s| s.reader_table(class, n, relaxed));
-                self.model.factor(&[home, self.row_variable[reader]], &table);
-            }
-        }
-    }
-
-    /// Whether the home of a tensor is decided by the model: a resident one costs nothing where memory does
-    /// not, so its home is simply what its readers need.
-    fn has_variable(&self, class: usize) -> bool {
-        !self.sources[class].resident || self.multiplier > 0.0
-    }
-
-    /// A table of this build; the same object as in the last build if the numbers are the same.
-    fn table(&mut self, key: (usize, usize), make: impl FnOnce(&mut Self) -> Vec<f64>) -> Table {
-        if let Some(table) = self.tables.get(&key) {
-            return table.clone();
-        }
-        let data = make(self);
-        let table = self.model.keep(key, data);
-        self.tables.insert(key, table.clone());
-        table
-    }
-
-    fn compute_table(&self, class: usize) -> Vec<f64> {
-        let scale = match self.options.objective {
-            Objective::Time | Objective::Memory => 1.0,
-            Objective::Bytes => TIE,
-        };
-        let own = &self.ops[class];
-        own.seconds.iter().map(|s| s * scale).collect()
-    }
-
-    fn home_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
-        let own = &self.sources[class];
-        let multiplier = if own.resident { self.multiplier } else { 0.0 };
-        let part = if relaxed { own.part() } else { 1.0 };
-        let objective = self.options.objective;
-        let (costs, layouts) = (&mut self.costs, &self.layouts);
-        let mut data: Vec<f64> = own
-            .states
-            .iter()
-            .map(|s| {
-                let mut price = |n: NeedsId| costs.price(layouts, s.relation, n).scalar(objective);
-                let out = own.outputs.filter(|n| s.extra != Some(*n)).map_or(0.0, &mut price);
-                multiplier * s.bytes + part * out + s.extra.map_or(0.0, price)
-            })
-            .collect();
-        if relaxed {
-            let outputs = own.outputs;
-            for list in own.shared_lists() {
-                let served = outputs.is_none_or(|n| delivers(&self.layouts, list, n));
-                data.push(if served { self.best_home(class, list).1 } else { f64::INFINITY });
-            }
-        }
-        data
-    }
-
-    fn arrival_table(&mut self, class: usize) -> Vec<f64> {
-        let own = &self.sources[class];
-        let producer = &self.ops[own.producer.expect("only made tensors arrive")];
-        let objective = self.options.objective;
-        let (costs, layouts) = (&mut self.costs, &self.layouts);
-        let mut rows: BTreeMap<RelationId, Vec<f64>> = BTreeMap::new();
-        for &left in &producer.produced {
-            rows.entry(left).or_insert_with(|| {
-                let price = |s: &State| match s.needs {
-                    _ if s.only.is_some_and(|only| only != left) => f64::INFINITY,
-                    None => 0.0,
-                    Some(needs) => costs.price(layouts, left, needs).scalar(objective),
-                };
-                own.states.iter().map(price).collect()
-            });
-        }
-        producer.produced.iter().flat_map(|left| rows[left].iter().copied()).collect()
-    }
-
-    fn reader_table(&mut self, class: usize, reader: usize, relaxed: bool) -> Vec<f64> {
-        let own = &self.sources[class];
-        let part = if relaxed { own.part() } else { 1.0 };
-        let (c, slot) = own.readers[reader];
-        let needs = &self.ops[c].needs[slot];
-        let distinct: BTreeSet<NeedsId> = needs.iter().flatten().copied().collect();
-        let objective = self.options.objective;
-        let (costs, layouts) = (&mut self.costs, &self.layouts);
-        let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * needs.len());
-        let mut add = |price: &mut dyn FnMut(NeedsId) -> f64| {
-            let known: BTreeMap<NeedsId, f64> = distinct.iter().map(|&n| (n, price(n))).collect();
-            data.extend(needs.iter().map(|n| n.map_or(0.0, |n| known[&n])));
-        };
-        for state in &own.states {
-            add(&mut |n| {
-                let shared = state.extra == Some(n);
-                if shared { 0.0 } else { part * costs.price(layouts, state.relation, n).scalar(objective) }
-            });
-        }
-        if relaxed {
-            for list in own.shared_lists() {
-                add(&mut |n| if delivers(layouts, list, n) { 0.0 } else { f64::INFINITY });
-            }
-        }
-        data
     }
 
     /// The bytes that an assignment's homes count for.

@@ -1,0 +1,101 @@
+//! Deliveries that several readers of a tensor share: what the relaxed model asks for becomes a home.
+
+use super::{Search, State, counted};
+use crate::elimination::Solution;
+use crate::layouts::{NeedsId, needs_of, refined, union};
+use ein_ir::graph::TensorId;
+use ein_task::relation::Relation;
+use std::collections::BTreeSet;
+
+impl Search<'_> {
+    /// For every list of needs, the home from which handing it out is cheapest, with that hand-out shared.
+    pub(super) fn share_hand_outs(&mut self, states: &mut Vec<State>, lists: &BTreeSet<NeedsId>) {
+        let objective = self.options.objective;
+        let homes = states.len();
+        for &list in lists {
+            let costs = &mut self.costs;
+            let mut price = |n: usize| costs.price(&self.layouts, states[n].relation, list).scalar(objective);
+            let prices: Vec<f64> = (0..homes).map(&mut price).collect();
+            let best = (0..homes).min_by(|&a, &b| prices[a].total_cmp(&prices[b])).expect("a tensor has a home");
+            if prices[best] > 0.0 {
+                let State { held, relation, needs, only, bytes, .. } = states[best].clone();
+                states.push(State { held, relation, needs, only, extra: Some(list), bytes });
+            }
+        }
+    }
+
+    /// Whether any tensor has so many readers that some may share what others do not need.
+    pub(super) fn has_crowds(&self) -> bool {
+        self.tensors.values().any(|(class, _)| self.has_variable(*class) && self.sources[*class].is_crowded())
+    }
+
+    /// Where an assignment of the relaxed model has all readers of a tensor share a list.
+    pub(super) fn shared_by(&self, solution: &Solution) -> Vec<(TensorId, NeedsId)> {
+        let of = |(id, v): (&TensorId, &usize)| {
+            let own = &self.sources[self.tensors[id].0];
+            let n = solution.values[*v].checked_sub(own.states.len())?;
+            Some((*id, own.lists[n]))
+        };
+        self.home_variable.iter().filter_map(of).collect()
+    }
+
+    /// The home of an input from which handing out `list` is cheapest, and the price.
+    pub(super) fn best_home(&mut self, class: usize, list: NeedsId) -> (usize, f64) {
+        let (costs, layouts, objective) = (&mut self.costs, &self.layouts, self.options.objective);
+        let mut best = (0, f64::INFINITY);
+        for (n, state) in self.sources[class].states.iter().enumerate().filter(|s| s.1.extra.is_none()) {
+            let cost = costs.price(layouts, state.relation, list).scalar(objective);
+            if cost < best.1 {
+                best = (n, cost);
+            }
+        }
+        best
+    }
+
+    /// Gives tensors states in which a list that an assignment of the relaxed model asks for is shared. Whether any
+    /// is new.
+    pub(super) fn add_shared(&mut self, solution: &Solution) -> bool {
+        let mut offers: BTreeSet<(usize, usize, NeedsId)> = BTreeSet::new();
+        for (id, list) in self.shared_by(solution) {
+            let class = self.tensors[&id].0;
+            offers.insert((class, self.best_home(class, list).0, list));
+        }
+        for (id, (class, readers)) in &self.tensors {
+            let own = &self.sources[*class];
+            let Some(home) = self.home_variable.get(id).filter(|_| own.is_crowded()) else { continue };
+            let state = solution.values[*home];
+            if state < own.states.len() {
+                for (n, reader) in readers.iter().enumerate() {
+                    let (c, slot) = own.readers[n];
+                    let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
+                    offers.extend(needs.map(|n| (*class, state, n)));
+                }
+            }
+        }
+        let mut added = false;
+        for (class, state, list) in offers {
+            let own = &self.sources[class];
+            let state = own.states[state].clone();
+            let state = if own.is_held_once() {
+                State { extra: Some(list), ..state }
+            } else if self.layouts.is_complete(state.relation) {
+                // A home that has what is left and what is needed; going there moves the latter once.
+                let relation = self.layouts.relation_at(state.relation).clone();
+                let lists = union(&[&needs_of(&relation.blocks), self.layouts.needs_at(list)]);
+                let held = refined(&lists, &relation.whole, self.workers[0]);
+                let bytes = counted(&held, own.element, self.workers.len());
+                let needs = Some(self.layouts.needs(needs_of(&held)));
+                let relation = self.layouts.relation(Relation { blocks: held.clone(), ..relation });
+                State { held: Some(held), relation, needs, only: None, extra: None, bytes }
+            } else {
+                continue;
+            };
+            let own = &mut self.sources[class];
+            if !own.states.iter().any(|s| s.held == state.held && s.extra == state.extra) {
+                own.states.push(state);
+                added = true;
+            }
+        }
+        added
+    }
+}

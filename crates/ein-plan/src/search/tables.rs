@@ -1,0 +1,150 @@
+//! The tables of the search: what every value of every variable, and every pair of neighbours, costs.
+
+use super::{Search, State, delivers};
+use crate::costs::TIE;
+use crate::elimination::Table;
+use crate::layouts::{NeedsId, RelationId};
+use crate::options::Objective;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Search<'_> {
+    /// Variables and factors, from the prices as they are known now.
+    pub(super) fn build(&mut self, relaxed: bool) {
+        self.model.clear();
+        self.tables.clear();
+        self.row_variable.clear();
+        self.home_variable.clear();
+        for id in self.graph.ids() {
+            if let Some((class, _)) = self.rows.get(&id) {
+                let size = self.ops[*class].seconds.len();
+                self.row_variable.insert(id, self.model.variable(size));
+            }
+            if let Some((class, _)) = self.tensors.get(&id)
+                && self.has_variable(*class)
+            {
+                let own = &self.sources[*class];
+                let shared = if relaxed && own.is_crowded() { own.shared_lists().len() } else { 0 };
+                let size = own.states.len() + shared;
+                self.home_variable.insert(id, self.model.variable(size));
+            }
+        }
+        for id in self.graph.ids() {
+            if let Some(&(class, _)) = self.rows.get(&id) {
+                let table = self.table((class, 0), |s| s.compute_table(class));
+                self.model.factor(&[self.row_variable[&id]], &table);
+            }
+            let Some((class, readers)) = self.tensors.get(&id).cloned() else { continue };
+            let Some(&home) = self.home_variable.get(&id) else { continue };
+            // Tables of the relaxed model differ where sharing is possible, and only there.
+            let relaxed = relaxed && self.sources[class].is_crowded();
+            let code = (usize::MAX - class, if relaxed { 1 << 32 } else { 0 });
+            let table = self.table((code.0, code.1), |s| s.home_table(class, relaxed));
+            self.model.factor(&[home], &table);
+            if let Some(&row) = self.row_variable.get(&id) {
+                let table = self.table((code.0, code.1 + 1), |s| s.arrival_table(class));
+                self.model.factor(&[row, home], &table);
+            }
+            for (n, reader) in readers.iter().enumerate() {
+                let table = self.table((code.0, code.1 + 2 + n), |s| s.reader_table(class, n, relaxed));
+                self.model.factor(&[home, self.row_variable[reader]], &table);
+            }
+        }
+    }
+
+    /// Whether the home of a tensor is decided by the model: a resident one costs nothing where memory does
+    /// not, so its home is simply what its readers need.
+    pub(super) fn has_variable(&self, class: usize) -> bool {
+        !self.sources[class].resident || self.multiplier > 0.0
+    }
+
+    /// A table of this build; the same object as in the last build if the numbers are the same.
+    fn table(&mut self, key: (usize, usize), make: impl FnOnce(&mut Self) -> Vec<f64>) -> Table {
+        if let Some(table) = self.tables.get(&key) {
+            return table.clone();
+        }
+        let data = make(self);
+        let table = self.model.keep(key, data);
+        self.tables.insert(key, table.clone());
+        table
+    }
+
+    fn compute_table(&self, class: usize) -> Vec<f64> {
+        let scale = match self.options.objective {
+            Objective::Time | Objective::Memory => 1.0,
+            Objective::Bytes => TIE,
+        };
+        let own = &self.ops[class];
+        own.seconds.iter().map(|s| s * scale).collect()
+    }
+
+    fn home_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
+        let own = &self.sources[class];
+        let multiplier = if own.resident { self.multiplier } else { 0.0 };
+        let part = if relaxed { own.part() } else { 1.0 };
+        let objective = self.options.objective;
+        let (costs, layouts) = (&mut self.costs, &self.layouts);
+        let mut data: Vec<f64> = own
+            .states
+            .iter()
+            .map(|s| {
+                let mut price = |n: NeedsId| costs.price(layouts, s.relation, n).scalar(objective);
+                let out = own.outputs.filter(|n| s.extra != Some(*n)).map_or(0.0, &mut price);
+                multiplier * s.bytes + part * out + s.extra.map_or(0.0, price)
+            })
+            .collect();
+        if relaxed {
+            let outputs = own.outputs;
+            for list in own.shared_lists() {
+                let served = outputs.is_none_or(|n| delivers(&self.layouts, list, n));
+                data.push(if served { self.best_home(class, list).1 } else { f64::INFINITY });
+            }
+        }
+        data
+    }
+
+    fn arrival_table(&mut self, class: usize) -> Vec<f64> {
+        let own = &self.sources[class];
+        let producer = &self.ops[own.producer.expect("only made tensors arrive")];
+        let objective = self.options.objective;
+        let (costs, layouts) = (&mut self.costs, &self.layouts);
+        let mut rows: BTreeMap<RelationId, Vec<f64>> = BTreeMap::new();
+        for &left in &producer.produced {
+            rows.entry(left).or_insert_with(|| {
+                let price = |s: &State| match s.needs {
+                    _ if s.only.is_some_and(|only| only != left) => f64::INFINITY,
+                    None => 0.0,
+                    Some(needs) => costs.price(layouts, left, needs).scalar(objective),
+                };
+                own.states.iter().map(price).collect()
+            });
+        }
+        producer.produced.iter().flat_map(|left| rows[left].iter().copied()).collect()
+    }
+
+    fn reader_table(&mut self, class: usize, reader: usize, relaxed: bool) -> Vec<f64> {
+        let own = &self.sources[class];
+        let part = if relaxed { own.part() } else { 1.0 };
+        let (c, slot) = own.readers[reader];
+        let needs = &self.ops[c].needs[slot];
+        let distinct: BTreeSet<NeedsId> = needs.iter().flatten().copied().collect();
+        let objective = self.options.objective;
+        let (costs, layouts) = (&mut self.costs, &self.layouts);
+        let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * needs.len());
+        let mut add = |price: &mut dyn FnMut(NeedsId) -> f64| {
+            let known: BTreeMap<NeedsId, f64> = distinct.iter().map(|&n| (n, price(n))).collect();
+            data.extend(needs.iter().map(|n| n.map_or(0.0, |n| known[&n])));
+        };
+        for state in &own.states {
+            add(&mut |n| {
+                let shared = state.extra == Some(n);
+                if shared { 0.0 } else { part * costs.price(layouts, state.relation, n).scalar(objective) }
+            });
+        }
+        if relaxed {
+            for list in own.shared_lists() {
+                add(&mut |n| if delivers(layouts, list, n) { 0.0 } else { f64::INFINITY });
+            }
+        }
+        data
+    }
+}
