@@ -10,6 +10,7 @@ use crate::source;
 use ein_plan::error::PlanError;
 use ein_plan::plan::{Plan, compare};
 use ein_task::simulate::simulate as simulated;
+use ein_task::timeline::Lane;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -86,7 +87,7 @@ pub fn simulate(args: &Simulate) -> Result<(), Failure> {
     if let Some(path) = &args.trace {
         output::write(path, &timeline.to_chrome_json())?;
     }
-    let busy = show::busy(&timeline, plan.machine.len());
+    let busy: Vec<f64> = plan.machine.ids().map(|d| timeline.busy(d, Lane::Compute).0).collect();
     let (machine, makespan, tasks) = (&plan.machine, timeline.makespan(), plan.tasks.tasks.len());
     if args.asked.json {
         let value: Value = json!({

@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use ein_plan::plan::Plan;
 use ein_plan::report::{Report, StrategyReport};
-use ein_task::timeline::{Lane, Timeline};
 use ein_task::units::{Bytes, Seconds};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -120,13 +119,4 @@ pub fn excerpt(text: &str) -> String {
     let start: String = text.chars().take(MOST).collect();
     let more = if start.len() < text.len() { "…" } else { "" };
     escaped(&start) + more
-}
-
-/// Seconds that every device's compute unit is busy.
-pub fn busy(timeline: &Timeline, devices: usize) -> Vec<f64> {
-    let mut busy = vec![0.0; devices];
-    for event in timeline.events.iter().filter(|e| e.lane == Lane::Compute) {
-        busy[event.device.index()] += event.end.0 - event.start.0;
-    }
-    busy
 }

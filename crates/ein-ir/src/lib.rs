@@ -12,6 +12,8 @@ pub mod graph;
 pub mod kernel;
 pub mod monoid;
 pub mod op;
+#[cfg(test)]
+mod random;
 pub mod reference;
 pub mod region;
 pub mod reshape;

@@ -7,8 +7,7 @@ use crate::choice::{Choice, Home};
 use crate::needs::{
     held_needs, home_relation, operand_needs, output_needs, output_sources, produced, stacked, working_blocks,
 };
-use crate::options::{Objective, Options, Placement};
-use crate::synthesis::Aim;
+use crate::options::{Options, Placement};
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::Op;
 use ein_ir::region::{Region, tiles};
@@ -103,14 +102,6 @@ pub enum ChoiceError {
 /// The question of handing `needs` out from `have`.
 pub fn hand_out(have: &Relation, needs: &[Need]) -> Exchange {
     Exchange { have: have.clone(), needs: needs.to_vec() }
-}
-
-/// What the programs of a plan are made for: the price and the lowering ask for the same ones.
-pub fn program_aim(options: &Options) -> Aim {
-    match options.objective {
-        Objective::Bytes => Aim::Bytes,
-        Objective::Time | Objective::Memory => Aim::Seconds,
-    }
 }
 
 /// Whether every need lies inside one finished block of `have`, or one box of a list already delivered, at its

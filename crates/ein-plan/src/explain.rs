@@ -11,9 +11,11 @@ use crate::synthesis::synthesize_for;
 use ein_ir::graph::TensorId;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::spec::Spec;
+use ein_task::machine::Device;
 use ein_task::traffic::traffic;
 use ein_task::units::{Bytes, Seconds};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 /// One operation of a plan.
@@ -101,6 +103,7 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
     let name = |id: TensorId| plan.graph.node(id).name.clone();
     let workers = plan.machine.workers();
     let mut operations = Vec::new();
+    let mut positions = BTreeMap::new();
     let mut work = vec![0.0; plan.machine.len()];
     for (&id, decomposition) in &plan.choice.decompositions {
         let Some(spec) = plan.graph.spec(id) else { continue };
@@ -111,15 +114,16 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
                 }
             }
         }
-        let fastest = |of: fn(&ein_task::machine::Device) -> f64| {
+        let fastest = |of: &dyn Fn(&Device) -> f64| {
             workers.iter().map(|d| of(&plan.machine.devices[d.index()])).fold(0.0, f64::max)
         };
         let p = workers.len() as f64;
         let dtype = spec.work.dtype;
-        let rate = workers.iter().map(|d| plan.machine.devices[d.index()].rate(dtype)).fold(0.0, f64::max);
+        let rate = fastest(&|d| d.rate(dtype));
         let compute = if spec.work.contraction && rate > 0.0 { spec.operations(&spec.space()) / rate } else { 0.0 };
-        let bandwidth = fastest(|d| if d.free_elementwise { f64::INFINITY } else { d.memory_bandwidth });
+        let bandwidth = fastest(&|d| if d.free_elementwise { f64::INFINITY } else { d.memory_bandwidth });
         let memory = if bandwidth > 0.0 { spec.bytes(&spec.space()) / bandwidth } else { 0.0 };
+        positions.insert(id, operations.len());
         operations.push(Operation {
             name: name(id),
             kind: kind(&plan.graph.node(id).op, &spec).into(),
@@ -133,7 +137,7 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
             home: home(plan.choice.homes.get(&id)),
         });
     }
-    let position = |id: &TensorId| plan.choice.decompositions.keys().position(|k| k == id);
+    let position = |id: &TensorId| positions.get(id).copied();
     let mut moved = Vec::new();
     for planned in exchanges(&plan.graph, &plan.choice, &plan.options, &plan.machine)? {
         let program = synthesize_for(&planned.exchange, &plan.machine, aim(plan.options.objective))
@@ -258,7 +262,6 @@ fn home(home: Option<&Home>) -> String {
         None => "none".into(),
         Some(Home::AsProduced) => "as produced".into(),
         Some(Home::At(held)) => match held.as_slice() {
-            [one] if one.devices.len() > 1 => format!("whole on {}", one.devices),
             [one] => format!("whole on {}", one.devices),
             many => format!("{} blocks such as {}@{}", many.len(), many[0].region, many[0].devices),
         },

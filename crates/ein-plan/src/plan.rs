@@ -143,7 +143,7 @@ fn tasks(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -
 fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
     let mut known = Exchanges::new(options.objective);
     let mut search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
-    let mut best: Option<(f64, Choice)> = None;
+    let mut best: Option<(f64, Choice, TaskGraph)> = None;
     let mut lack: Option<NotEnough> = None;
     let mut bound = f64::NEG_INFINITY;
     let mut effort = Effort::default();
@@ -154,14 +154,15 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
         effort = Effort { rounds: effort.rounds + found.effort.rounds, ..found.effort };
         bound = bound.max(search.bound_without_memory(&found));
         let tasks = tasks(graph, &found.choice, machine, options)?;
+        let peak = largest(&tasks);
         let fits = match check_capacity(&tasks, machine, options.memory) {
             Ok(()) => {
                 let cost = match options.objective {
-                    Objective::Memory => largest(&tasks),
+                    Objective::Memory => peak,
                     Objective::Time | Objective::Bytes => search.cost_of(&found),
                 };
                 if best.as_ref().is_none_or(|b| cost < b.0) {
-                    best = Some((cost, found.choice));
+                    best = Some((cost, found.choice, tasks));
                 }
                 true
             }
@@ -172,7 +173,7 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
                 false
             }
         };
-        Ok((fits, found.cost, largest(&tasks)))
+        Ok((fits, found.cost, peak))
     };
     let (fits, cost, peak) = attempt(0.0)?;
     if !fits || options.objective == Objective::Memory {
@@ -199,11 +200,10 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
         }
     }
     match (best, lack) {
-        (Some((_, choice)), _) => {
+        (Some((_, choice, tasks)), _) => {
             let bound = bound.max(0.0);
             drop(search);
             let price = price_with(graph, &choice, machine, options, &mut known)?;
-            let tasks = tasks(graph, &choice, machine, options)?;
             Ok(Decided { choice, tasks, price, bound, effort })
         }
         (None, Some(lack)) => Err(does_not_fit(&lack)),

@@ -5,27 +5,8 @@ use crate::expr::{Binary, Expr, Literal, RowId, Unary};
 use crate::graph::{Graph, TensorType};
 use crate::monoid::Monoid;
 use crate::op::InputKind;
+use crate::random::Random;
 use crate::view::View;
-
-/// A small deterministic generator (Steele, Lea and Flood's `SplitMix64`).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn of<T: Clone>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())].clone()
-    }
-}
 
 /// Reads back exactly what it prints.
 fn round(graph: &Graph) {
