@@ -108,7 +108,7 @@ type Value = (RowId, f64);
 
 impl Maker {
     /// The largest magnitude that a value of a type may have.
-    fn limit(&self, dtype: DType) -> f64 {
+    pub(crate) fn limit(&self, dtype: DType) -> f64 {
         let holds = match dtype {
             DType::F64 | DType::F32 | DType::I64 | DType::I32 => (1 << 22) as f64,
             DType::BF16 => 256.0,
@@ -180,10 +180,11 @@ impl Maker {
     }
 
     fn row(&mut self) {
-        match self.rng.range(0, 9) {
+        match self.rng.range(0, 11) {
             0..=4 => self.einsum(),
             5..=7 => self.view(),
             8 => self.gather(),
+            9 | 10 => self.other_kernel(),
             _ if self.exact => self.einsum(),
             _ if self.rng.one_in(2) => self.softmax(),
             _ => self.attention(),

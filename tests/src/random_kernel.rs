@@ -6,8 +6,8 @@ use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr, Literal, RowId, Unary};
 use ein_ir::graph::{TensorId, TensorType};
-use ein_ir::kernel::{Attention, Gather, Kernel};
-use ein_ir::monoid::Monoid;
+use ein_ir::kernel::{Attention, Gather, GatherAlong, Kernel, Scan, ScanFunction, Scatter, ScatterAlong, TopK};
+use ein_ir::monoid::{Monoid, Top};
 
 impl Maker {
     pub(crate) fn gather(&mut self) {
@@ -30,10 +30,75 @@ impl Maker {
         } else {
             self.computed_ids(&shape, rows)
         };
-        let kernel = Gather { rows, features, ids: shape, dtype: table_ty.dtype };
+        let kernel = Gather::rows(rows, features, &shape, table_ty.dtype);
         let name = self.name("g");
         self.graph.kernel(&name, Kernel::Gather(kernel), &[table, ids]).unwrap_or_else(|e| panic!("{e}"));
         self.bounds.push(self.bound(table));
+    }
+
+    /// A scatter, a sort, a scan or a gather along an axis, of something with an axis that is not empty.
+    pub(crate) fn other_kernel(&mut self) {
+        let x = self.pick();
+        let ty = self.ty(x);
+        let (rank, dtype) = (ty.shape.len(), ty.dtype);
+        if rank == 0 || ty.shape.contains(&0) {
+            return;
+        }
+        let axis = self.rng.range(0, rank - 1);
+        let (extent, bound) = (ty.shape[axis], self.bound(x));
+        match self.rng.range(0, 4) {
+            0 => {
+                let k = self.rng.range(1, ty.shape[rank - 1]);
+                // What a rounding error could put in another order has no indices that two plans agree on.
+                let indices = self.exact && self.rng.one_in(2);
+                let top = Top { k, largest: self.rng.one_in(2), indices, of: dtype };
+                let bound = if indices { 7.0 } else { bound };
+                self.add(Kernel::TopK(TopK { shape: ty.shape, top }), &[x], bound);
+            }
+            1 => {
+                let exact = [ScanFunction::Max, ScanFunction::Min, ScanFunction::Sum];
+                let index = [ScanFunction::MaxIndex, ScanFunction::MinIndex];
+                let function = match (self.exact, dtype.is_float()) {
+                    (true, _) if self.rng.one_in(3) => self.rng.pick(&index),
+                    (false, true) if self.rng.one_in(2) => ScanFunction::LogSumExp,
+                    _ => self.rng.pick(&exact),
+                };
+                let bound = if function.gives_index() { 7.0 } else { bound * extent as f64 + 8.0 };
+                if dtype == DType::Bool || bound > self.limit(dtype) {
+                    return;
+                }
+                self.add(Kernel::Scan(Scan { shape: ty.shape, axis, function, dtype }), &[x], bound);
+            }
+            2 => {
+                let mut shape = ty.shape.clone();
+                shape[axis] = self.rng.range(1, 5);
+                let ids = self.given_ids(&shape, extent);
+                let kernel = GatherAlong { table: ty.shape, axis, ids: shape, dtype };
+                self.add(Kernel::GatherAlong(kernel), &[x, ids], bound);
+            }
+            along => {
+                // A row that no id names has the monoid's identity: of a sum alone it is a number of moderate size.
+                let (monoid, bound) = (Monoid::Sum, bound * ty.elements() as f64);
+                if bound > self.limit(dtype) || dtype == DType::Bool {
+                    return;
+                }
+                let rows = self.rng.range(1, 6);
+                let ids = if along == 3 { self.given_ids(&[extent], rows) } else { self.given_ids(&ty.shape, rows) };
+                let source = ty.shape;
+                let kernel = if along == 3 {
+                    Kernel::Scatter(Scatter { source, axis, rows, monoid, dtype })
+                } else {
+                    Kernel::ScatterAlong(ScatterAlong { source, axis, rows, monoid, dtype })
+                };
+                self.add(kernel, &[x, ids], bound);
+            }
+        }
+    }
+
+    fn add(&mut self, kernel: Kernel, inputs: &[TensorId], bound: f64) {
+        let name = self.name("k");
+        self.graph.kernel(&name, kernel, inputs).unwrap_or_else(|e| panic!("{e}"));
+        self.bounds.push(bound);
     }
 
     fn given_ids(&mut self, shape: &[usize], rows: usize) -> TensorId {
@@ -142,8 +207,23 @@ impl Maker {
             inputs.push(self.given(Dense::from_f64(dtype, mask.clone(), &values), f64::INFINITY));
         }
         let causal = self.rng.one_in(2);
-        let scale = 0.5_f64.to_bits();
-        let a = Attention { batch, heads, kv_heads, queries, keys, dim, value_dim, causal, mask, scale, dtype };
+        let packed = (queries == keys && self.rng.one_in(2)).then(|| {
+            let n = self.rng.range(1, 3);
+            let mut offsets: Vec<i64> = (0..n).map(|_| self.rng.range(0, keys) as i64).collect();
+            offsets[0] = 0;
+            offsets.sort_unstable();
+            inputs.push(self.given(Dense::i64([n], offsets), keys as f64));
+            n
+        });
+        let a = Attention {
+            causal,
+            window: (causal && self.rng.one_in(2)).then(|| self.rng.range(1, 4)),
+            softcap: self.rng.one_in(3).then_some(2.0_f64.to_bits()),
+            packed,
+            mask,
+            scale: 0.5_f64.to_bits(),
+            ..Attention::new([batch, heads, kv_heads, queries, keys, dim, value_dim], dtype)
+        };
         let name = self.name("attention");
         self.graph.kernel(&name, Kernel::Attention(a), &inputs).unwrap_or_else(|e| panic!("{e}"));
         self.bounds.push(3.0);

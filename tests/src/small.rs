@@ -169,6 +169,9 @@ pub fn attention(causal: bool, mask: bool) -> Graph {
         dim,
         value_dim: 3,
         causal,
+        window: None,
+        softcap: None,
+        packed: None,
         mask,
         scale: 0.5f64.to_bits(),
         dtype: DType::F32,
@@ -189,7 +192,7 @@ pub fn tied(tokens: usize, vocabulary: usize, features: usize) -> Graph {
     let mut b = Builder::new(DType::F32);
     let table = b.parameter("table", &[vocabulary, features]);
     let ids = b.graph.input("ids", InputKind::Input, TensorType::new(DType::I64, [tokens])).expect("an input");
-    let gather = Gather { rows: vocabulary, features, ids: vec![tokens], dtype: DType::F32 };
+    let gather = Gather::rows(vocabulary, features, &[tokens], DType::F32);
     let x = b.kernel("x", Kernel::Gather(gather), &[table, ids]);
     let logits = b.contraction("logits", "te,ve->tv", &[x, table]);
     b.output("logits", logits);
@@ -276,7 +279,7 @@ pub fn all() -> Vec<(&'static str, Graph)> {
 pub fn inputs(graph: &Graph, seed: u64) -> BTreeMap<String, Dense> {
     let mut rng = Rng::new(seed);
     let rows = graph.nodes().iter().find_map(|n| match &n.op {
-        Op::Kernel(Kernel::Gather(g)) => Some(g.rows),
+        Op::Kernel(Kernel::Gather(g)) => Some(g.table[g.axis]),
         _ => None,
     });
     let mut inputs = BTreeMap::new();

@@ -39,7 +39,7 @@ fn cuts(rng: &mut Rng, whole: &Region, axes: &[usize], n: usize) -> Vec<Region> 
 /// and put together, is what it is in one piece.
 #[test]
 fn they_run_and_every_cut_equals_the_whole() {
-    for seed in 0..1_000 {
+    for seed in 0..2_000 {
         let exact = seed % 2 == 0;
         let (graph, inputs) = random::graph(seed, exact);
         let values = values(&graph, &inputs);
@@ -75,7 +75,7 @@ fn they_run_and_every_cut_equals_the_whole() {
 fn they_hold_everything() {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut kinds = BTreeSet::new();
-    for seed in 0..1_000 {
+    for seed in 0..2_000 {
         let (graph, _) = random::graph(seed, seed % 2 == 0);
         let mut count = |what: String| *seen.entry(what).or_default() += 1;
         for id in graph.ids() {
@@ -90,13 +90,15 @@ fn they_hold_everything() {
                     kinds.insert(*kind);
                 }
                 Op::View(v) => count(v.name().into()),
-                Op::Kernel(Kernel::Gather(_)) => count("gather".into()),
-                Op::Kernel(Kernel::Attention(a)) => {
-                    count("attention".into());
-                    for (what, is) in [("causal", a.causal), ("mask", a.mask.is_some()), ("gqa", a.kv_heads < a.heads)]
-                    {
-                        if is {
-                            count(what.into());
+                Op::Kernel(kernel) => {
+                    count(kernel.name().into());
+                    // Settings too, for all but the names of kernels.
+                    kernel.settings().iter().for_each(|(setting, _)| count(format!("{setting}.")));
+                    if let Kernel::Attention(a) = kernel {
+                        for (what, is) in [("masked", a.mask.is_some()), ("gqa", a.kv_heads < a.heads)] {
+                            if is {
+                                count(what.into());
+                            }
                         }
                     }
                 }
@@ -126,11 +128,15 @@ fn they_hold_everything() {
         "concat",
         "pad",
         "roll",
-        "gather",
-        "attention",
-        "causal",
-        "mask",
+        "masked",
         "gqa",
+        "causal.",
+        "window.",
+        "softcap.",
+        "packed.",
+        "indices.",
+        "smallest.",
+        "logsumexp.",
         "map",
         "sum",
         "max",
@@ -148,7 +154,7 @@ fn they_hold_everything() {
         "empty",
     ];
     let types = DType::ALL.map(DType::name);
-    for what in expected.iter().chain(&types) {
+    for what in expected.iter().chain(&types).chain(Kernel::NAMES) {
         assert!(seen.get(*what).copied().unwrap_or(0) >= 20, "{what} is rare: {seen:?}");
     }
     assert_eq!(kinds, BTreeSet::from([InputKind::Parameter, InputKind::Input]));

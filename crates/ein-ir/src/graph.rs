@@ -6,7 +6,7 @@ use std::fmt;
 use crate::dtype::DType;
 use crate::einsum::{Einsum, EinsumError};
 use crate::expr::Row;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Signature};
 use crate::monoid::Monoid;
 use crate::op::{InputKind, Op};
 use crate::region::Region;
@@ -254,17 +254,16 @@ impl Graph {
     /// Adds a kernel.
     pub fn kernel(&mut self, name: &str, kernel: Kernel, inputs: &[TensorId]) -> Result<TensorId, GraphError> {
         self.check_operands(name, inputs)?;
-        let (operation, expected, result) = kernel_signature(&kernel);
-        if inputs.len() != expected.len() {
-            let reason = format!("{operation} takes {} operands, not {}", expected.len(), inputs.len());
-            return Err(GraphError::Malformed { name: name.into(), reason });
+        let operation = kernel.name();
+        let malformed = |reason: String| GraphError::Malformed { name: name.into(), reason };
+        if let Some(reason) = kernel.fault() {
+            return Err(malformed(reason));
         }
-        if let Kernel::Attention(a) = &kernel
-            && let Some(reason) = attention_fault(a)
-        {
-            return Err(GraphError::Malformed { name: name.into(), reason });
+        let Signature { operands, result } = kernel.signature();
+        if inputs.len() != operands.len() {
+            return Err(malformed(format!("{operation} takes {} operands, not {}", operands.len(), inputs.len())));
         }
-        for (operand, (&id, (dtypes, shape))) in inputs.iter().zip(&expected).enumerate() {
+        for (operand, (&id, (dtypes, shape))) in inputs.iter().zip(&operands).enumerate() {
             let ty = self.ty(id);
             if !dtypes.contains(&ty.dtype) || ty.shape != *shape {
                 let want = dtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
@@ -336,7 +335,9 @@ impl Graph {
             return Err(malformed(format!("{i} operands are given, {a} accessed and {j} read by the join")));
         }
         match e.monoid {
-            Monoid::Attend => return Err(malformed("attend is the monoid of attention, not of an einsum".into())),
+            Monoid::Attend | Monoid::Once | Monoid::Top(_) => {
+                return Err(malformed(format!("{} is the monoid of a kernel, not of an einsum", e.monoid.name())));
+            }
             Monoid::Moments | Monoid::SoftMax if !e.dtype.is_float() => {
                 return Err(malformed(format!("{} needs a float type, not {}", e.monoid.name(), e.dtype)));
             }
@@ -405,52 +406,4 @@ fn reach(index: &crate::einsum::Affine, e: &Einsum) -> (i64, i64) {
         hi = hi.saturating_add(end.max(0));
     }
     (lo, hi)
-}
-
-/// What is wrong with an attention, whatever its operands.
-fn attention_fault(a: &crate::kernel::Attention) -> Option<String> {
-    if a.kv_heads == 0 || a.heads == 0 || !a.heads.is_multiple_of(a.kv_heads) {
-        return Some(format!("{} query heads are not a multiple of {} key/value heads", a.heads, a.kv_heads));
-    }
-    if !a.dtype.is_float() {
-        return Some(format!("attention needs a float type, not {}", a.dtype));
-    }
-    if a.dim == 0 {
-        return Some("attention needs queries and keys of at least one element".into());
-    }
-    let full = [a.batch, a.heads, a.queries, a.keys];
-    let fits = |mask: &Vec<usize>| {
-        mask.len() == 4 && mask[3] == a.keys && mask.iter().zip(full).all(|(&m, n)| m == n || m == 1)
-    };
-    a.mask.as_ref().filter(|m| !fits(m)).map(|m| {
-        let [b, h, s, t] = full;
-        format!("a mask of shape {m:?} does not fit: [{b} or 1, {h} or 1, {s} or 1, {t}] does")
-    })
-}
-
-type Signature = (&'static str, Vec<(Vec<DType>, Vec<usize>)>, TensorType);
-
-/// Name, accepted operand types and shapes, and the result's type.
-fn kernel_signature(kernel: &Kernel) -> Signature {
-    match kernel {
-        Kernel::Attention(a) => {
-            let only = vec![a.dtype];
-            let mut operands = vec![
-                (only.clone(), vec![a.batch, a.heads, a.queries, a.dim]),
-                (only.clone(), vec![a.batch, a.kv_heads, a.keys, a.dim]),
-                (only.clone(), vec![a.batch, a.kv_heads, a.keys, a.value_dim]),
-            ];
-            if let Some(mask) = &a.mask {
-                operands.push((only, mask.clone()));
-            }
-            ("attention", operands, TensorType::new(a.dtype, [a.batch, a.heads, a.queries, a.value_dim]))
-        }
-        Kernel::Gather(g) => {
-            let mut shape = g.ids.clone();
-            shape.push(g.features);
-            let operands =
-                vec![(vec![g.dtype], vec![g.rows, g.features]), (vec![DType::I64, DType::I32], g.ids.clone())];
-            ("gather", operands, TensorType::new(g.dtype, shape))
-        }
-    }
 }

@@ -1,7 +1,11 @@
 //! How partial results combine.
 
+use std::cmp::Ordering;
+use std::fmt;
+
 use crate::dtype::DType;
 use crate::region::Region;
+use crate::scalar::Scalar;
 
 /// A commutative way to combine partial results, with an identity.
 ///
@@ -25,12 +29,51 @@ pub enum Monoid {
     SoftMax,
     /// Fields (max, sum, acc) of attention: max and sum lack the last axis. Finishes to `acc / sum`.
     Attend,
+    /// Exactly one partial holds an element, the others hold nothing, which is stored as bits that are all 0. The
+    /// bits are combined by "or", so that a minus zero or a NaN comes through as it is.
+    Once,
+    /// Fields (value, index), both with a last axis of k: the first k elements in sorted order, merged. Finishes to
+    /// the values or to the indices.
+    Top(Top),
+}
+
+/// Which elements come first in a sorted order, and what is given of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Top {
+    /// How many.
+    pub k: usize,
+    /// Whether the largest come first.
+    pub largest: bool,
+    /// Whether their indices are given instead of their values.
+    pub indices: bool,
+    /// Type of the values.
+    pub of: DType,
+}
+
+impl Top {
+    /// The index of an entry that stands for no element.
+    pub const NOTHING: i64 = -1;
+
+    /// The order of two (value, index): NaN is larger than anything, of equal values the lower index comes first, and
+    /// what stands for no element comes last.
+    pub fn order(&self, a: (Scalar, i64), b: (Scalar, i64)) -> Ordering {
+        let rising = match (a.0, b.0) {
+            (Scalar::I(a), Scalar::I(b)) => a.cmp(&b),
+            (a, b) => {
+                let (a, b) = (a.to_f64(), b.to_f64());
+                a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+            }
+        };
+        let by_value = if self.largest { rising.reverse() } else { rising };
+        let nothing = (a.1 == Self::NOTHING).cmp(&(b.1 == Self::NOTHING));
+        nothing.then(by_value).then(a.1.cmp(&b.1))
+    }
 }
 
 /// One field of a stored value: which axes of the result it has, and its type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// Name in text forms: `value`, `max`, `sum`, `acc`, `count`, `mean`, `m2`.
+    /// Name in text forms: `value`, `max`, `sum`, `acc`, `count`, `mean`, `m2`, `index`.
     pub name: &'static str,
     /// Axes of the result, in order.
     pub axes: Vec<usize>,
@@ -82,11 +125,14 @@ impl Form {
 }
 
 impl Monoid {
-    /// Every monoid.
-    pub const ALL: [Monoid; 7] =
-        [Self::Sum, Self::Max, Self::Min, Self::Prod, Self::Moments, Self::SoftMax, Self::Attend];
+    /// Every monoid without parameters.
+    pub const ALL: [Monoid; 8] =
+        [Self::Sum, Self::Max, Self::Min, Self::Prod, Self::Moments, Self::SoftMax, Self::Attend, Self::Once];
 
-    /// The name in text forms.
+    /// The monoids that an einsum may fold with.
+    pub const OF_EINSUMS: [Monoid; 6] = [Self::Sum, Self::Max, Self::Min, Self::Prod, Self::Moments, Self::SoftMax];
+
+    /// The name in text forms, parameters left out.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -96,19 +142,34 @@ impl Monoid {
             Self::Moments => "moments",
             Self::SoftMax => "softmax",
             Self::Attend => "attend",
+            Self::Once => "once",
+            Self::Top(_) => "top",
         }
     }
 
-    /// The monoid with this name.
-    pub fn parse(name: &str) -> Option<Monoid> {
-        Self::ALL.into_iter().find(|m| m.name() == name)
+    /// The monoid that is displayed so: its name, and the parameters of `top` after dots.
+    pub fn parse(text: &str) -> Option<Monoid> {
+        if let Some(monoid) = Self::ALL.into_iter().find(|m| m.name() == text) {
+            return Some(monoid);
+        }
+        let words: Vec<&str> = text.split('.').collect();
+        let &["top", k, order, gives, of] = words.as_slice() else { return None };
+        let which =
+            |word: &str, yes: &str, no: &str| if word == yes { Some(true) } else { (word == no).then_some(false) };
+        Some(Self::Top(Top {
+            k: k.parse().ok()?,
+            largest: which(order, "largest", "smallest")?,
+            indices: which(gives, "indices", "values")?,
+            of: DType::parse(of)?,
+        }))
     }
 
     /// The extent of the last axis that finishing adds, if it adds one.
     pub fn stacked(self) -> Option<usize> {
         match self {
             Self::Moments | Self::SoftMax => Some(2),
-            Self::Sum | Self::Max | Self::Min | Self::Prod | Self::Attend => None,
+            Self::Top(top) => Some(top.k),
+            Self::Sum | Self::Max | Self::Min | Self::Prod | Self::Attend | Self::Once => None,
         }
     }
 
@@ -134,6 +195,8 @@ impl Monoid {
                 field("sum", &fewer, acc),
                 field("acc", &all, if wide { acc } else { dtype }),
             ],
+            Self::Once => vec![field("value", &all, dtype)],
+            Self::Top(top) => vec![field("value", &all, top.of), field("index", &all, DType::I64)],
         };
         Form { fields }
     }
@@ -141,8 +204,20 @@ impl Monoid {
     /// Whether the pending and the finished value are stored and mean the same.
     pub fn is_plain(self) -> bool {
         match self {
-            Self::Sum | Self::Max | Self::Min | Self::Prod => true,
-            Self::Moments | Self::SoftMax | Self::Attend => false,
+            Self::Sum | Self::Max | Self::Min | Self::Prod | Self::Once => true,
+            Self::Moments | Self::SoftMax | Self::Attend | Self::Top(_) => false,
         }
+    }
+}
+
+impl fmt::Display for Monoid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        if let Self::Top(top) = self {
+            let order = if top.largest { "largest" } else { "smallest" };
+            let gives = if top.indices { "indices" } else { "values" };
+            write!(f, ".{}.{order}.{gives}.{}", top.k, top.of)?;
+        }
+        Ok(())
     }
 }

@@ -11,9 +11,9 @@
 
 mod einsum;
 mod fold;
-mod kernel;
 mod view;
 
+pub(crate) use fold::{Column, plain, scale};
 pub use fold::{combine, finish, identity};
 pub use view::{view, view_as};
 
@@ -22,11 +22,9 @@ use std::collections::BTreeMap;
 
 use crate::dense::Dense;
 use crate::graph::{Graph, TensorId, TensorType};
-use crate::kernel::Kernel;
 use crate::monoid::{Form, Monoid};
 use crate::op::Op;
-use crate::region::Region;
-use fold::Column;
+use crate::region::{Region, strides};
 
 /// A box of an operand.
 #[derive(Clone, Debug)]
@@ -114,8 +112,7 @@ pub fn block(
         Op::Input(_) => return Err(EvalError::NoKernel { operation: "input" }),
         Op::View(v) => return Err(EvalError::NoKernel { operation: v.name() }),
         Op::Einsum(_) => "einsum",
-        Op::Kernel(Kernel::Attention(_)) => "attention",
-        Op::Kernel(Kernel::Gather(_)) => "gather",
+        Op::Kernel(kernel) => kernel.name(),
     };
     let dtypes: Vec<_> =
         operands.iter().map(|o| o.as_ref().map_or(crate::dtype::DType::F32, |o| o.data.dtype())).collect();
@@ -138,8 +135,7 @@ pub fn block(
     let result = spec.result_region(labels);
     let columns = match op {
         Op::Einsum(e) => einsum::block(e, labels, operands, idle),
-        Op::Kernel(Kernel::Attention(a)) => kernel::attention(a, labels, operands, idle),
-        Op::Kernel(Kernel::Gather(g)) => kernel::gather(g, labels, operands, idle)?,
+        Op::Kernel(kernel) => kernel.block(labels, operands, idle)?,
         Op::Input(_) | Op::View(_) => Vec::new(),
     };
     let columns = if finish { vec![fold::finish_columns(spec.monoid, columns)] } else { columns };
@@ -149,6 +145,15 @@ pub fn block(
         column.store(field.dtype, shape)
     };
     Ok(columns.into_iter().zip(&form.fields).map(store).collect())
+}
+
+/// The id that stands at a point of some ids, if it names one of `rows`.
+pub(crate) fn checked_id(ids: &Operand, point: &[usize], operation: &str, rows: usize) -> Result<usize, EvalError> {
+    let steps = strides(&ids.region.shape());
+    let at = point.iter().zip(&ids.region.0).zip(&steps).map(|((&i, r), step)| (i - r.lo) * step).sum();
+    let id = ids.data.scalar(at).to_i64();
+    let named = usize::try_from(id).ok().filter(|&id| id < rows);
+    named.ok_or_else(|| EvalError::Index { operation: operation.into(), id, rows })
 }
 
 /// Computes a graph from its inputs by name: the outputs by name. Inputs that no output needs may be

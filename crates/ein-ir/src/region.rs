@@ -163,6 +163,19 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
+/// The points of a region in row-major order.
+pub fn points(region: &Region) -> impl Iterator<Item = Vec<usize>> + use<> {
+    let (origin, shape) = (region.origin(), region.shape());
+    (0..region.volume()).map(move |mut n| {
+        let mut point = origin.clone();
+        for (index, &extent) in point.iter_mut().zip(&shape).rev() {
+            *index += n % extent;
+            n /= extent;
+        }
+        point
+    })
+}
+
 /// Whether `boxes` are disjoint, lie inside `whole` and together fill it.
 pub fn tiles(boxes: &[Region], whole: &Region) -> bool {
     let filled: usize = boxes.iter().map(Region::volume).sum();

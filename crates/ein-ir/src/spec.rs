@@ -2,7 +2,6 @@
 
 use crate::dtype::DType;
 use crate::einsum::{Affine, Einsum};
-use crate::kernel::{Attention, Gather, Kernel};
 use crate::monoid::Monoid;
 use crate::op::Op;
 use crate::region::{Interval, Region};
@@ -16,8 +15,6 @@ pub enum Role {
     Fold,
     /// Needs a halo of the operand; otherwise like `Free` or, beyond `rank`, like `Fold`.
     Window,
-    /// Needs carries, folded in order.
-    Scan,
     /// Is not to be cut.
     Whole,
 }
@@ -58,15 +55,37 @@ pub enum AxisMap {
         /// The divisor.
         by: usize,
     },
-    /// `key`, but only indices `< query + 1 + offset` for some query of the block.
-    Causal {
-        /// The key label.
-        key: usize,
-        /// The query label.
-        query: usize,
-        /// See [`Attention::offset`].
-        offset: i64,
-    },
+    /// The key label, but only what some query of the block sees.
+    Band(Band),
+}
+
+/// Which keys a query sees: those with `key < query + 1 + offset`, and of these the last `window`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Band {
+    /// The key label.
+    pub key: usize,
+    /// The query label.
+    pub query: usize,
+    /// How far behind the last key the first query stands.
+    pub offset: i64,
+    /// How many keys at most.
+    pub window: Option<usize>,
+}
+
+impl Band {
+    /// The keys of an interval that some query of an interval sees.
+    pub fn seen(&self, queries: Interval, keys: Interval) -> Interval {
+        let end = (queries.hi as i64 + self.offset).max(0) as usize;
+        let start = self.window.map_or(0, |w| (queries.lo as i64 + 1 + self.offset - w as i64).max(0) as usize);
+        let lo = keys.lo.max(start).min(keys.hi);
+        Interval::new(lo, keys.hi.min(end).max(lo))
+    }
+
+    /// Pairs of a query and a key that it sees.
+    pub fn pairs(&self, queries: Interval, keys: Interval) -> f64 {
+        let beyond = self.window.map_or(0.0, |w| causal_pairs(keys, queries, self.offset - w as i64));
+        causal_pairs(keys, queries, self.offset) - beyond
+    }
 }
 
 impl AxisMap {
@@ -78,11 +97,7 @@ impl AxisMap {
                 let i = labels.0[*label];
                 if i.is_empty() { Interval::new(0, 0) } else { Interval::new(i.lo / by, (i.hi - 1) / by + 1) }
             }
-            Self::Causal { key, query, offset } => {
-                let (k, q) = (labels.0[*key], labels.0[*query]);
-                let end = (q.hi as i64 + offset).max(0) as usize;
-                Interval::new(k.lo, k.hi.min(end).max(k.lo))
-            }
+            Self::Band(band) => band.seen(labels.0[band.query], labels.0[band.key]),
         }
     }
 }
@@ -101,8 +116,8 @@ pub struct OperandSpec {
 pub struct Work {
     /// Arithmetic operations per point of the label space (2 for a contraction).
     pub operations_per_point: usize,
-    /// Count only points with `key < query + 1 + offset`: `(key, query, offset)`.
-    pub causal: Option<(usize, usize, i64)>,
+    /// Count only points whose query sees the key.
+    pub band: Option<Band>,
     /// Labels that do not multiply the work (the row label of a gather).
     pub free_labels: Vec<usize>,
     /// Whether this is tensor-core work (contractions, attention) rather than a memory-bound map; the
@@ -163,12 +178,12 @@ impl Spec {
             let kept = labels.0.iter().enumerate().filter(|(n, _)| !skip.contains(n));
             kept.map(|(_, i)| i.len() as f64).product::<f64>()
         };
-        match self.work.causal {
+        match self.work.band {
             None => volume(&self.work.free_labels),
-            Some((key, query, offset)) => {
+            Some(band) => {
                 let mut skip = self.work.free_labels.clone();
-                skip.extend([key, query]);
-                volume(&skip) * causal_pairs(labels.0[key], labels.0[query], offset)
+                skip.extend([band.key, band.query]);
+                volume(&skip) * band.pairs(labels.0[band.query], labels.0[band.key])
             }
         }
     }
@@ -210,11 +225,13 @@ fn causal_pairs(key: Interval, query: Interval, offset: i64) -> f64 {
     ramp + (hi - ramp_hi) as f64 * key.len() as f64
 }
 
-fn label(name: &str, extent: usize, role: Role) -> LabelSpec {
+/// A label that may be cut anywhere.
+pub(crate) fn label(name: &str, extent: usize, role: Role) -> LabelSpec {
     LabelSpec { name: name.into(), extent, role, rule: Rule::Any, prefer: None }
 }
 
-fn affine(labels: &[usize]) -> Vec<AxisMap> {
+/// Axes that are labels.
+pub(crate) fn affine(labels: &[usize]) -> Vec<AxisMap> {
     labels.iter().map(|&l| AxisMap::Affine(Affine::label(l))).collect()
 }
 
@@ -224,8 +241,7 @@ impl Op {
         let mut spec = match self {
             Self::Input(_) | Self::View(_) => return None,
             Self::Einsum(e) => einsum_spec(e),
-            Self::Kernel(Kernel::Attention(a)) => attention_spec(a),
-            Self::Kernel(Kernel::Gather(g)) => gather_spec(g),
+            Self::Kernel(kernel) => kernel.spec(),
         };
         spec.operand_dtypes = operands.to_vec();
         Some(spec)
@@ -268,7 +284,7 @@ fn einsum_spec(e: &Einsum) -> Spec {
         monoid: e.monoid,
         stacked: if e.folds() { e.monoid.stacked() } else { None },
         dtype: e.dtype,
-        work: Work { operations_per_point: per_point, causal: None, free_labels: vec![], contraction, dtype: e.dtype },
+        work: Work { operations_per_point: per_point, band: None, free_labels: vec![], contraction, dtype: e.dtype },
         operand_dtypes: Vec::new(),
     }
 }
@@ -287,78 +303,4 @@ fn overlaps(index: &Affine, e: &Einsum) -> bool {
         reach += stride * (extent as i64 - 1);
     }
     false
-}
-
-fn attention_spec(a: &Attention) -> Spec {
-    let (b, h, s, e, t, d) = (0, 1, 2, 3, 4, 5);
-    let kv_head = AxisMap::Div { label: h, by: a.group() };
-    let key = if a.causal {
-        AxisMap::Causal { key: t, query: s, offset: a.offset() }
-    } else {
-        AxisMap::Affine(Affine::label(t))
-    };
-    let one = |l: usize| AxisMap::Affine(Affine::label(l));
-    let mut operands = vec![
-        affine(&[b, h, s, d]),
-        vec![one(b), kv_head.clone(), key.clone(), one(d)],
-        vec![one(b), kv_head, key.clone(), one(e)],
-    ];
-    if let Some(mask) = &a.mask {
-        let axes = mask.iter().zip([one(b), one(h), one(s), key]).zip([a.batch, a.heads, a.queries, a.keys]);
-        operands.push(
-            axes.map(
-                |((&extent, axis), full)| if extent == full { axis } else { AxisMap::Affine(Affine::constant(0)) },
-            )
-            .collect(),
-        );
-    }
-    let mut labels = vec![
-        label("b", a.batch, Role::Free),
-        label("h", a.heads, Role::Free),
-        label("s", a.queries, Role::Free),
-        label("e", a.value_dim, Role::Whole),
-        label("t", a.keys, Role::Fold),
-        label("d", a.dim, Role::Whole),
-    ];
-    labels[h].prefer = Some(a.group());
-    Spec {
-        labels,
-        rank: 4,
-        operands: operands.into_iter().map(|axes| OperandSpec { axes, by_index: false }).collect(),
-        monoid: Monoid::Attend,
-        stacked: None,
-        dtype: a.dtype,
-        // Per (b, h, s, t): 2 d for the scores and 2 e for the values.
-        work: Work {
-            operations_per_point: 2 * (a.dim + a.value_dim),
-            causal: a.causal.then_some((t, s, a.offset())),
-            free_labels: vec![e, d],
-            contraction: true,
-            dtype: a.dtype,
-        },
-        operand_dtypes: Vec::new(),
-    }
-}
-
-fn gather_spec(g: &Gather) -> Spec {
-    let n = g.ids.len();
-    let ids: Vec<usize> = (0..n).collect();
-    let (e, v) = (n, n + 1);
-    let mut labels: Vec<LabelSpec> =
-        g.ids.iter().enumerate().map(|(i, &extent)| label(&format!("n{i}"), extent, Role::Free)).collect();
-    labels.push(label("e", g.features, Role::Free));
-    labels.push(label("v", g.rows, Role::Fold));
-    Spec {
-        labels,
-        rank: n + 1,
-        operands: vec![
-            OperandSpec { axes: affine(&[v, e]), by_index: true },
-            OperandSpec { axes: affine(&ids), by_index: false },
-        ],
-        monoid: Monoid::Sum,
-        stacked: None,
-        dtype: g.dtype,
-        work: Work { operations_per_point: 1, causal: None, free_labels: vec![v], contraction: false, dtype: g.dtype },
-        operand_dtypes: Vec::new(),
-    }
 }

@@ -37,8 +37,9 @@
 //!            | "concat" "(" name { "," name } ")" "axis" integer
 //!            | "pad" name "[" [ margin { "," margin } ] "]" "value" number
 //!            | "roll" name list                       the shifts
-//!            | "attention" "(" name "," name "," name [ "," name ] ")" [ "causal" ] [ "scale" number ]
-//!            | "gather" "(" name "," name ")" ;       table, ids
+//!            | kernel "(" name { "," name } ")" { setting } ;
+//! kernel     = "attention" | "gather" | "gather_along" | "scatter" | "scatter_along" | "top" | "scan" ;
+//! setting    = identifier [ number ] ;               which there are, each kernel's documentation says
 //! labels     = name ":" integer { "," name ":" integer } ;   before "|" the result's axes, after it the folded
 //! monoid     = "map" | "sum" | "max" | "min" | "prod" | "moments" | "softmax" ;     "map" folds nothing
 //! range      = integer ":" integer [ ":" integer ] ;  start, stop, step; stop is excluded and, for a negative

@@ -8,8 +8,8 @@ use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr, Literal, Unary};
 use ein_ir::graph::{Graph, TensorType};
-use ein_ir::kernel::{Attention, Gather, Kernel};
-use ein_ir::monoid::Monoid;
+use ein_ir::kernel::{Attention, Gather, GatherAlong, Kernel, Scan, ScanFunction, Scatter, ScatterAlong, TopK};
+use ein_ir::monoid::{Monoid, Top};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::reference::assemble;
 use ein_ir::region::{Region, tiles};
@@ -145,6 +145,9 @@ fn attention(rng: &mut Rng) -> Case {
         dim: rng.range(1, 3),
         value_dim: rng.range(1, 3),
         causal: rng.chance(2),
+        window: None,
+        softcap: None,
+        packed: None,
         mask: None,
         scale: 0.5_f64.to_bits(),
         dtype: *rng.pick(&[DType::F32, DType::F64, DType::BF16]),
@@ -154,7 +157,14 @@ fn attention(rng: &mut Rng) -> Case {
     for m in &mut mask[..3] {
         *m = if rng.chance(2) { 1 } else { *m };
     }
-    let a = Attention { mask: rng.chance(2).then_some(mask), ..a };
+    let packed = (a.queries == a.keys && rng.chance(2)).then(|| rng.range(1, 3));
+    let a = Attention {
+        mask: rng.chance(2).then_some(mask),
+        window: (a.causal && rng.chance(2)).then(|| rng.range(1, 4)),
+        softcap: rng.chance(3).then(|| 1.5_f64.to_bits()),
+        packed,
+        ..a
+    };
     let mut operands = vec![
         rng.floats(a.dtype, &[a.batch, a.heads, a.queries, a.dim]),
         rng.floats(a.dtype, &[a.batch, a.kv_heads, a.keys, a.dim]),
@@ -165,31 +175,114 @@ fn attention(rng: &mut Rng) -> Case {
         let values: Vec<f64> = (0..n).map(|_| if rng.chance(3) { f64::NEG_INFINITY } else { 0.5 }).collect();
         operands.push(Dense::from_f64(a.dtype, mask.as_slice(), &values));
     }
+    if let Some(n) = a.packed {
+        let mut offsets: Vec<i64> = (0..n).map(|_| rng.range(0, a.keys) as i64).collect();
+        offsets[0] = 0;
+        offsets.sort_unstable();
+        operands.push(Dense::i64([n], offsets));
+    }
     let tolerance = if a.dtype == DType::BF16 { 0.05 } else { 1e-5 };
     case(Op::Kernel(Kernel::Attention(a)), operands, tolerance)
 }
 
+/// Some ids below `rows`, of either type.
+fn ids(rng: &mut Rng, shape: &[usize], rows: usize) -> Dense {
+    let n: usize = shape.iter().product();
+    let values: Vec<i64> = (0..n).map(|_| rng.range(0, rows - 1) as i64).collect();
+    Dense::from_i64(*rng.pick(&[DType::I64, DType::I32]), shape, values)
+}
+
 fn gather(rng: &mut Rng) -> Case {
-    let rank = rng.range(0, 2);
+    let (rank, of) = (rng.range(0, 2), rng.range(1, 3));
+    let table = rng.shape(of, 1, 5);
     let g = Gather {
-        rows: rng.range(1, 7),
-        features: rng.range(1, 4),
+        axis: rng.range(0, table.len() - 1),
+        table,
         ids: rng.shape(rank, 1, 4),
         dtype: *rng.pick(&DType::ALL),
     };
-    let n: usize = g.ids.iter().product();
-    let values: Vec<i64> = (0..n).map(|_| rng.range(0, g.rows - 1) as i64).collect();
-    let ids = Dense::from_i64(*rng.pick(&[DType::I64, DType::I32]), g.ids.clone(), values);
-    let table = rng.integers(g.dtype, &[g.rows, g.features]);
+    let ids = ids(rng, &g.ids, g.table[g.axis]);
+    // A minus zero comes through as it is.
+    let mut table = rng.integers(g.dtype, &g.table);
+    if g.dtype == DType::F32 {
+        let values: Vec<f64> = table.to_f64().iter().map(|&x| if x == 0.0 { -0.0 } else { x }).collect();
+        table = Dense::from_f64(g.dtype, g.table.clone(), &values);
+    }
     case(Op::Kernel(Kernel::Gather(g)), vec![table, ids], 0.0)
+}
+
+fn gather_along(rng: &mut Rng) -> Case {
+    let rank = rng.range(1, 3);
+    let table = rng.shape(rank, 1, 5);
+    let axis = rng.range(0, rank - 1);
+    let shape: Vec<usize> =
+        (0..rank).map(|n| if n == axis { rng.range(1, 7) } else { rng.range(1, table[n]) }).collect();
+    let g = GatherAlong { table, axis, ids: shape, dtype: *rng.pick(&DType::ALL) };
+    let ids = ids(rng, &g.ids, g.table[axis]);
+    let table = rng.integers(g.dtype, &g.table);
+    case(Op::Kernel(Kernel::GatherAlong(g)), vec![table, ids], 0.0)
+}
+
+fn scatter(rng: &mut Rng) -> Case {
+    let rank = rng.range(1, 3);
+    let source = rng.shape(rank, 1, 5);
+    let (axis, rows) = (rng.range(0, rank - 1), rng.range(1, 6));
+    let monoid = *rng.pick(&[Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min]);
+    let dtype = *rng.pick(&[DType::F32, DType::F64, DType::I64, DType::U8, DType::BF16]);
+    if rng.chance(2) {
+        let ids = ids(rng, &[source[axis]], rows);
+        let x = rng.integers(dtype, &source);
+        return case(Op::Kernel(Kernel::Scatter(Scatter { source, axis, rows, monoid, dtype })), vec![x, ids], 0.0);
+    }
+    let ids = ids(rng, &source, rows);
+    let x = rng.integers(dtype, &source);
+    let op = Op::Kernel(Kernel::ScatterAlong(ScatterAlong { source, axis, rows, monoid, dtype }));
+    case(op, vec![x, ids], 0.0)
+}
+
+/// Ties, infinities and NaN among the elements.
+fn top(rng: &mut Rng) -> Case {
+    let rank = rng.range(1, 3);
+    let shape = rng.shape(rank, 1, 7);
+    let of = *rng.pick(&DType::ALL);
+    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1.0];
+    let mut values = rng.integers(of, &shape).to_f64();
+    if of.is_float() {
+        for v in &mut values {
+            *v = if rng.chance(2) { *rng.pick(&odd) } else { *v };
+        }
+    }
+    let k = rng.range(0, shape[rank - 1]);
+    let top = Top { k, largest: rng.chance(2), indices: rng.chance(2), of };
+    let x = Dense::from_f64(of, shape.clone(), &values);
+    case(Op::Kernel(Kernel::TopK(TopK { shape, top })), vec![x], 0.0)
+}
+
+fn scan(rng: &mut Rng) -> Case {
+    let rank = rng.range(1, 3);
+    let shape = rng.shape(rank, 1, 6);
+    let function = *rng.pick(&[
+        ScanFunction::Sum,
+        ScanFunction::Prod,
+        ScanFunction::Max,
+        ScanFunction::Min,
+        ScanFunction::LogSumExp,
+        ScanFunction::MaxIndex,
+        ScanFunction::MinIndex,
+    ]);
+    let any = [DType::F32, DType::F64, DType::BF16, DType::I64, DType::I32];
+    let dtype = *rng.pick(if function == ScanFunction::LogSumExp { &any[..3] } else { &any });
+    let s = Scan { axis: rng.range(0, rank - 1), shape, function, dtype };
+    let x = rng.integers(dtype, &s.shape);
+    case(Op::Kernel(Kernel::Scan(s)), vec![x], 0.0)
 }
 
 /// Random recursive cuts of the label space, folded and put together, equal the whole.
 #[test]
 fn any_decomposition_equals_the_whole() {
-    let kinds = [contraction, window, masked, reduction, attention, gather];
-    let mut partial = [0; 6];
-    for seed in 0..1_800 {
+    let kinds = [contraction, window, masked, reduction, attention, gather, gather_along, scatter, top, scan];
+    let mut partial = vec![0; kinds.len()];
+    for seed in 0..3_000 {
         let mut rng = Rng(seed);
         let kind = seed as usize % kinds.len();
         let c = kinds[kind](&mut rng);
@@ -208,8 +301,8 @@ fn any_decomposition_equals_the_whole() {
         let apart = whole.max_abs_difference(&parts);
         assert!(apart <= c.tolerance, "seed {seed}: {apart} apart\n{:?}\n{whole:?}\n{parts:?}", c.op);
     }
-    // The cuts did leave partials, except for the map.
-    assert!(partial.iter().enumerate().all(|(n, &p)| (p > 50) == (n != 2)), "{partial:?}");
+    // The cuts did leave partials, except for the map and the scan.
+    assert!(partial.iter().enumerate().all(|(n, &p)| (p > 50) == (n != 2 && n != 9)), "{partial:?}");
 }
 
 /// A unary that is used nowhere else: a map of every float function equals the function.

@@ -53,6 +53,9 @@ fn attention(heads: usize, kv_heads: usize, mask: Option<Vec<usize>>) -> Attenti
         dim: 4,
         value_dim: 4,
         causal: false,
+        window: None,
+        softcap: None,
+        packed: None,
         mask,
         scale: 1.0_f64.to_bits(),
         dtype: DType::F32,
@@ -125,7 +128,7 @@ fn mistakes_are_named() {
     );
     check(
         f(Einsum { monoid: Monoid::Attend, ..sum.clone() }),
-        "`e`: attend is the monoid of attention, not of an einsum",
+        "`e`: attend is the monoid of a kernel, not of an einsum",
     );
     check(
         f(Einsum { monoid: Monoid::Moments, dtype: DType::I32, ..sum.clone() }),
@@ -173,10 +176,10 @@ fn mistakes_are_named() {
     check(a(attention(4, 2, Some(vec![1, 1, 1, 3]))), "`a`: attention takes 4 operands, not 3");
     check(
         Box::new(|g, [x, ..]| g.kernel("a", Kernel::Attention(attention(4, 2, Some(vec![1, 2, 1, 3]))), &[x; 4])),
-        "`a`: a mask of shape [1, 2, 1, 3] does not fit: [1 or 1, 4 or 1, 2 or 1, 3] does",
+        "`a`: a mask of shape [1, 2, 1, 3] does not fit [1, 4, 2, 3]; axes but the last may be 1 long",
     );
     check(a(attention(4, 2, None)), "`a` (attention): operand 0 `x` is f32[3, 4], but f32[1, 4, 2, 4] is expected");
-    let gather = Gather { rows: 3, features: 4, ids: vec![2], dtype: DType::F32 };
+    let gather = Gather::rows(3, 4, &[2], DType::F32);
     check(
         Box::new(move |g, [x, w, ..]| g.kernel("e", Kernel::Gather(gather.clone()), &[x, w])),
         "`e` (gather): operand 1 `w` is f32[4, 5], but i64 or i32[2] is expected",
@@ -203,7 +206,7 @@ fn whole_graphs() {
     let ids = g.input("ids", InputKind::Input, ty(DType::I64, &[3])).expect(ok);
     let unused = g.input("unused", InputKind::Input, ty(DType::F32, &[9])).expect(ok);
     g.view("dead", View::Reshape { shape: vec![3, 3] }, &[unused]).expect(ok);
-    let gather = Gather { rows: 5, features: 2, ids: vec![3], dtype: DType::F32 };
+    let gather = Gather::rows(5, 2, &[3], DType::F32);
     let rows = g.kernel("rows", Kernel::Gather(gather), &[table, ids]).expect(ok);
     let turned = g.view("turned", View::Permute { axes: vec![1, 0] }, &[rows]).expect(ok);
     let gram = g.contraction("gram", "dn,nf->df", &[turned, rows]).expect(ok);

@@ -22,6 +22,9 @@ fn attention(queries: usize, keys: usize, causal: bool) -> Attention {
         dim: 2,
         value_dim: 3,
         causal,
+        window: None,
+        softcap: None,
+        packed: None,
         mask: Some(vec![1, 6, 1, keys]),
         scale: 1.0_f64.to_bits(),
         dtype: DType::F32,
@@ -33,8 +36,11 @@ fn attention(queries: usize, keys: usize, causal: bool) -> Attention {
 fn causal_blocks_are_counted() {
     for seed in 0..600 {
         let mut rng = Rng(seed);
-        let a = attention(rng.range(1, 8), rng.range(1, 8), true);
-        let visible = |q: usize, k: usize| (k as i64) < q as i64 + 1 + a.offset();
+        let window = rng.chance(2).then(|| rng.range(1, 5));
+        let a = Attention { window, ..attention(rng.range(1, 8), rng.range(1, 8), true) };
+        let last = |q: usize| (q + a.keys) as i64 - a.queries as i64;
+        let near = |q: usize, k: i64| window.is_none_or(|w| k > last(q) - w as i64);
+        let visible = |q: usize, k: usize| (k as i64) <= last(q) && near(q, k as i64);
         let spec = Op::Kernel(Kernel::Attention(a.clone())).spec(&[DType::F32; 4]).expect("a spec");
         let mut block = rng.inside(&spec.space());
         if rng.chance(8) {
@@ -147,7 +153,7 @@ fn contractions() {
 /// A table is read by index: a block is not charged for the rows it does not read.
 #[test]
 fn gather_counts_rows_read() {
-    let g = Gather { rows: 1000, features: 8, ids: vec![3], dtype: DType::F32 };
+    let g = Gather::rows(1000, 8, &[3], DType::F32);
     let spec = Op::Kernel(Kernel::Gather(g)).spec(&[DType::F32, DType::I64]).expect("a spec");
     let whole = spec.space();
     assert_eq!(spec.bytes(&whole), (3 * 8 * 4 + 3 * 8 * 4 + 3 * 8) as f64);

@@ -56,7 +56,7 @@ pub fn loomis_whitney(spec: &Spec, devices: usize) -> f64 {
 
 /// Elements of the two operands and the result, where every label is in exactly two of the three.
 fn faces(spec: &Spec) -> Option<f64> {
-    if !spec.work.contraction || spec.operands.len() != 2 || spec.work.causal.is_some() {
+    if !spec.work.contraction || spec.operands.len() != 2 || spec.work.band.is_some() {
         return None;
     }
     let mut uses = vec![0usize; spec.labels.len()];

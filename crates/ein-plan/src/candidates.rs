@@ -166,7 +166,7 @@ pub fn snapping(spec: &Spec, decomposition: &Decomposition, workers: usize) -> f
 pub(crate) fn is_cuttable(role: Role) -> bool {
     match role {
         Role::Free | Role::Fold | Role::Window => true,
-        Role::Scan | Role::Whole => false,
+        Role::Whole => false,
     }
 }
 
@@ -273,7 +273,7 @@ fn axis_cuts(spec: &Spec, label: usize, parts: usize) -> Vec<AxisCut> {
     }
     let strips = even(own.extent, q, parts);
     let mut cuts = vec![AxisCut { label: Some(label), parts: strips.into_iter().map(|i| vec![i]).collect() }];
-    let is_query = spec.work.causal.is_some_and(|(_, query, _)| query == label);
+    let is_query = spec.work.band.is_some_and(|band| band.query == label);
     if is_query && units >= 2 * parts {
         let strips = even(own.extent, q, 2 * parts);
         cuts.push(AxisCut {

@@ -48,10 +48,7 @@ pub fn source_boxes(graph: &Graph, tensor: TensorId, region: &Region) -> Vec<(Te
 
 /// The extent of a tensor's last axis if finishing adds it, so that it is never cut.
 pub fn stacked(graph: &Graph, tensor: TensorId) -> Option<usize> {
-    match &graph.node(tensor).op {
-        Op::Einsum(e) if e.folds() => e.monoid.stacked(),
-        Op::Einsum(_) | Op::Kernel(_) | Op::Input(_) | Op::View(_) => None,
-    }
+    graph.spec(tensor)?.stacked
 }
 
 /// The source tensors behind a tensor; itself if it is one.
@@ -179,7 +176,7 @@ pub fn working_blocks(spec: &Spec, decomposition: &Decomposition) -> Vec<usize> 
     let blocks = decomposition.blocks();
     let result = |n: usize| spec.result_region(&blocks[n].region);
     // Only a causal limit leaves a block that is not empty without work.
-    let idle = |n: usize| spec.work.causal.is_some() && spec.points(&blocks[n].region) == 0.0;
+    let idle = |n: usize| spec.work.band.is_some() && spec.points(&blocks[n].region) == 0.0;
     let mut kept: Vec<usize> = (0..blocks.len()).filter(|&n| !result(n).is_empty()).collect();
     if kept.iter().any(|&n| idle(n)) {
         let busy: Vec<Region> = kept.iter().filter(|&&n| !idle(n)).map(|&n| result(n)).collect();

@@ -15,7 +15,6 @@ use crate::needs::operand_needs;
 use crate::options::{Options, Placement, Strategy};
 use cut::Strips;
 use ein_ir::graph::{Graph, TensorId};
-use ein_ir::kernel::Kernel;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::spec::{AxisMap, Role, Spec};
 use ein_task::exchange::Need;
@@ -235,12 +234,13 @@ impl<'a> Rule<'a> {
         found
     }
 
-    /// Query heads and key/value heads of an attention.
+    /// Query heads and key/value heads of an attention: a label that operands follow several to one, as its spec says.
     fn attention_heads(&self, id: TensorId) -> Option<(usize, usize)> {
-        match &self.graph.node(id).op {
-            Op::Kernel(Kernel::Attention(a)) => Some((a.heads, a.kv_heads)),
-            Op::Kernel(Kernel::Gather(_)) | Op::Einsum(_) | Op::View(_) | Op::Input(_) => None,
-        }
+        let spec = self.graph.spec(id)?;
+        spec.operands.iter().flat_map(|o| &o.axes).find_map(|map| match map {
+            AxisMap::Div { label, by } => Some((spec.labels[*label].extent, spec.labels[*label].extent / by)),
+            AxisMap::Affine(_) | AxisMap::Band(_) => None,
+        })
     }
 
     /// Cuts the heads of every attention, by key/value heads where there are enough of them, and notes where
@@ -290,7 +290,7 @@ impl<'a> Rule<'a> {
             let axes = (0..inputs.len()).filter(|&n| constant(n) == of_constants).flat_map(|n| &spec.operands[n].axes);
             let steps = axes.map(|map| match map {
                 AxisMap::Affine(a) => a.terms.iter().find(|t| t.0 == label).map_or(0, |t| t.1.abs()),
-                AxisMap::Div { .. } | AxisMap::Causal { .. } => i64::from(reads_label(map, label)),
+                AxisMap::Div { .. } | AxisMap::Band(_) => i64::from(reads_label(map, label)),
             });
             steps.max().unwrap_or(0)
         };
@@ -479,6 +479,6 @@ fn reads_label(map: &AxisMap, label: usize) -> bool {
     match map {
         AxisMap::Affine(a) => a.terms.iter().any(|t| t.0 == label),
         AxisMap::Div { label: l, .. } => *l == label,
-        AxisMap::Causal { key, .. } => *key == label,
+        AxisMap::Band(band) => band.key == label,
     }
 }

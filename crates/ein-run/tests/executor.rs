@@ -199,7 +199,7 @@ fn wrong_inputs_are_named_before_anything_runs() {
 
 /// Devices 1 and 2 wait for device 0, which looks up ids.
 fn lookup() -> TaskGraph {
-    let g = Op::Kernel(Kernel::Gather(Gather { rows: 4, features: 2, ids: vec![3], dtype: F }));
+    let g = Op::Kernel(Kernel::Gather(Gather::rows(4, 2, &[3], F)));
     let mut b = Build::new(3);
     let table = b.external("table", InputKind::Parameter, F, &[4, 2]);
     let ids = b.external("ids", InputKind::Input, DType::I64, &[3]);

@@ -86,6 +86,9 @@ mod tests {
             dim: 128,
             value_dim: 128,
             causal,
+            window: None,
+            softcap: None,
+            packed: None,
             mask: None,
             scale: 0,
             dtype: DType::BF16,
@@ -121,7 +124,7 @@ mod tests {
         check(&ideal, &attention(false), &space, 512.0 * 8.0 * 16_777_216.0 / 312e12);
         check(&ideal, &attention(true), &space, 512.0 * 8.0 * 8_390_656.0 / 312e12);
         // A gather reads the rows it returns, not the table: 2 * 16 * 64 f32 and 16 ids of 8 bytes.
-        let gather = Gather { rows: 32000, features: 64, ids: vec![16], dtype: DType::F32 };
+        let gather = Gather::rows(32000, 64, &[16], DType::F32);
         let gather = Op::Kernel(Kernel::Gather(gather)).spec(&[DType::F32, DType::I64]).unwrap();
         check(&real, &gather, &[(0, 16), (0, 64), (0, 32000)], 8320.0 / 1.555e12 + 2e-6);
     }

@@ -76,7 +76,7 @@ pub fn task_text(task: &Task) -> String {
         Verb::Send { to } => write!(text, " {to}"),
         Verb::Receive { from } => write!(text, " {from}"),
         Verb::Fold { monoid, finish } => {
-            write!(text, " {} {}", monoid.name(), if *finish { "finish" } else { "pending" })
+            write!(text, " {monoid} {}", if *finish { "finish" } else { "pending" })
         }
         Verb::Output { output } => write!(text, " o{output}"),
         Verb::Cut | Verb::Paste => Ok(()),

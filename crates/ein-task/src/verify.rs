@@ -270,7 +270,7 @@ fn check_kernel(
         for (n, label) in spec.labels.iter().enumerate().skip(spec.rank) {
             all.0[n] = Interval::new(0, label.extent);
         }
-        if spec.work.causal.is_none() || spec.points(&all) != spec.points(labels) {
+        if spec.work.band.is_none() || spec.points(&all) != spec.points(labels) {
             return Err(Fault::Unfinished);
         }
     }

@@ -2,22 +2,38 @@
 
 use crate::dense::{Data, Dense};
 use crate::dtype::DType;
-use crate::monoid::{Form, Monoid};
+use crate::monoid::{Form, Monoid, Top};
 use crate::scalar::{self, Scalar};
 
 /// One field while it is computed: floats in `f64`, integers and bools in `i64`.
 #[derive(Clone, Debug)]
-pub(super) enum Column {
+pub(crate) enum Column {
     F(Vec<f64>),
     I(Vec<i64>),
 }
 
 impl Column {
     /// `n` times a value.
-    pub(super) fn full(value: Scalar, n: usize) -> Self {
+    pub(crate) fn full(value: Scalar, n: usize) -> Self {
         match value {
             Scalar::F(v) => Self::F(vec![v; n]),
             Scalar::I(v) => Self::I(vec![v; n]),
+        }
+    }
+
+    /// One element.
+    pub(crate) fn get(&self, n: usize) -> Scalar {
+        match self {
+            Self::F(v) => Scalar::F(v[n]),
+            Self::I(v) => Scalar::I(v[n]),
+        }
+    }
+
+    /// Replaces one element.
+    pub(crate) fn set(&mut self, n: usize, value: Scalar) {
+        match self {
+            Self::F(v) => v[n] = value.to_f64(),
+            Self::I(v) => v[n] = value.to_i64(),
         }
     }
 
@@ -69,7 +85,8 @@ pub fn identity(monoid: Monoid, field: &str, dtype: DType) -> Scalar {
         DType::Bool => Scalar::I(1),
     };
     match monoid {
-        Monoid::Sum | Monoid::Moments => Scalar::I(0).cast(dtype),
+        Monoid::Top(_) if field == "index" => Scalar::I(Top::NOTHING),
+        Monoid::Sum | Monoid::Moments | Monoid::Once | Monoid::Top(_) => Scalar::I(0).cast(dtype),
         Monoid::Prod => Scalar::I(1).cast(dtype),
         Monoid::Max => lowest,
         Monoid::Min => highest,
@@ -84,7 +101,7 @@ pub fn identity(monoid: Monoid, field: &str, dtype: DType) -> Scalar {
 }
 
 /// `a` and `b` combined by a monoid of one field, floats exactly in `f64`.
-pub(super) fn plain(monoid: Monoid, a: Scalar, b: Scalar, dtype: DType) -> Scalar {
+pub(crate) fn plain(monoid: Monoid, a: Scalar, b: Scalar, dtype: DType) -> Scalar {
     match (a, b) {
         (Scalar::I(a), Scalar::I(b)) => Scalar::I(plain_int(monoid, a, b, dtype)),
         (a, b) => Scalar::F(plain_float(monoid, a.to_f64(), b.to_f64())),
@@ -97,18 +114,23 @@ fn plain_float(monoid: Monoid, a: f64, b: f64) -> f64 {
         Monoid::Prod => a * b,
         Monoid::Max => scalar::max(a, b),
         Monoid::Min => scalar::min(a, b),
-        Monoid::Moments | Monoid::SoftMax | Monoid::Attend => unreachable!("a monoid of several fields"),
+        Monoid::Once => f64::from_bits(a.to_bits() | b.to_bits()),
+        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Top(_) => {
+            unreachable!("a monoid of several fields")
+        }
     }
 }
 
 fn plain_int(monoid: Monoid, a: i64, b: i64, dtype: DType) -> i64 {
     match monoid {
-        // Of bools, "or" and "and": a gather sums bools, of which one block answers.
         Monoid::Sum => scalar::wrap(a.wrapping_add(b), dtype),
         Monoid::Prod => scalar::wrap(a.wrapping_mul(b), dtype),
         Monoid::Max => a.max(b),
         Monoid::Min => a.min(b),
-        Monoid::Moments | Monoid::SoftMax | Monoid::Attend => unreachable!("a monoid of several fields"),
+        Monoid::Once => a | b,
+        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Top(_) => {
+            unreachable!("a monoid of several fields")
+        }
     }
 }
 
@@ -123,11 +145,12 @@ pub fn combine(monoid: Monoid, parts: &[Vec<Dense>], form: &Form) -> Vec<Dense> 
     for part in &parts[1..] {
         let next: Vec<Column> = part.iter().map(Column::of).collect();
         match monoid {
-            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod => {
+            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once => {
                 combine_plain(monoid, &mut state[0], &next[0], form.fields[0].dtype);
             }
             Monoid::Moments => combine_moments(&mut state, &next),
             Monoid::SoftMax | Monoid::Attend => combine_softmax(&mut state, &next),
+            Monoid::Top(top) => combine_top(top, &mut state, &next),
         }
         for (column, field) in state.iter_mut().zip(&form.fields) {
             if let Column::F(v) = column {
@@ -146,6 +169,22 @@ fn combine_plain(monoid: Monoid, state: &mut Column, next: &Column, dtype: DType
         (Column::F(a), Column::F(b)) => a.iter_mut().zip(b).for_each(|(a, b)| *a = plain_float(monoid, *a, *b)),
         (Column::I(a), Column::I(b)) => a.iter_mut().zip(b).for_each(|(a, b)| *a = plain_int(monoid, *a, *b, dtype)),
         (Column::F(_), Column::I(_)) | (Column::I(_), Column::F(_)) => panic!("partials of two types"),
+    }
+}
+
+/// Merges sorted entries, k at a time.
+fn combine_top(top: Top, state: &mut [Column], next: &[Column]) {
+    let [values, indices] = state else { panic!("a top has two fields") };
+    let entry = |values: &Column, indices: &Column, n: usize| (values.get(n), indices.get(n).to_i64());
+    let Column::I(all) = &*indices else { panic!("indices are integers") };
+    for row in (0..all.len().checked_div(top.k).unwrap_or(0)).map(|row| row * top.k) {
+        let own = (row..row + top.k).map(|n| entry(values, indices, n));
+        let mut entries: Vec<_> = own.chain((row..row + top.k).map(|n| entry(&next[0], &next[1], n))).collect();
+        entries.sort_by(|a, b| top.order(*a, *b));
+        for (n, (value, index)) in entries.into_iter().take(top.k).enumerate() {
+            values.set(row + n, value);
+            indices.set(row + n, Scalar::I(index));
+        }
     }
 }
 
@@ -180,7 +219,7 @@ fn combine_moments(state: &mut [Column], next: &[Column]) {
 
 /// What a partial of maximum `own` is scaled by when the maximum is `all`. A partial that has seen nothing
 /// above minus infinity has sum 0, and stays so; anything else would make NaN of `-inf - -inf`.
-pub(super) fn scale(own: f64, all: f64) -> f64 {
+pub(crate) fn scale(own: f64, all: f64) -> f64 {
     if own == f64::NEG_INFINITY { 0.0 } else { (own - all).exp() }
 }
 
@@ -210,7 +249,10 @@ fn combine_softmax(state: &mut [Column], next: &[Column]) {
 #[allow(clippy::needless_pass_by_value)] // The fields are used up: nobody should read a pending value again.
 pub fn finish(monoid: Monoid, fields: Vec<Dense>, dtype: DType) -> Dense {
     let mut shape = fields.last().expect("a monoid has a field").shape.clone();
-    shape.extend(monoid.stacked());
+    // The fields of moments and of a softmax lack the axis on which they are stacked.
+    if matches!(monoid, Monoid::Moments | Monoid::SoftMax) {
+        shape.extend(monoid.stacked());
+    }
     finish_columns(monoid, fields.iter().map(Column::of).collect()).store(dtype, shape)
 }
 
@@ -219,7 +261,11 @@ pub(super) fn finish_columns(monoid: Monoid, columns: Vec<Column>) -> Column {
     let mut columns = columns.into_iter();
     let mut next = || columns.next().expect("every field of the monoid");
     match monoid {
-        Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod => next(),
+        Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once => next(),
+        Monoid::Top(top) => {
+            let (values, indices) = (next(), next());
+            if top.indices { indices } else { values }
+        }
         Monoid::Moments => {
             let (count, mean, m2) = (next().floats(), next().floats(), next().floats());
             pair(mean, m2.iter().zip(&count).map(|(m2, n)| m2 / n).collect())

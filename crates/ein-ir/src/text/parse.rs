@@ -5,7 +5,7 @@ use super::lexer::{Kind, Token, lex};
 use crate::dtype::DType;
 use crate::einsum::{Einsum, Label};
 use crate::graph::{Graph, GraphError, TensorId, TensorType};
-use crate::kernel::{Attention, Gather, Kernel};
+use crate::kernel::{Kernel, Settings, Written};
 use crate::monoid::Monoid;
 use crate::op::InputKind;
 use crate::view::View;
@@ -280,12 +280,10 @@ impl Parser {
     fn operation(&mut self, name: &str) -> Result<TensorId, Wrong> {
         let at = self.here();
         let Kind::Word(operation) = self.next() else {
-            return Err(Wrong::new(at, format!("expected an operation: {OPERATIONS}")));
+            return Err(Wrong::new(at, format!("expected an operation: {}", operations())));
         };
         match operation.as_str() {
             "einsum" => self.einsum(name),
-            "attention" => self.attention(name, at),
-            "gather" => self.gather(name, at),
             "concat" => {
                 let parts = self.tensors()?;
                 self.word("axis")?;
@@ -299,7 +297,8 @@ impl Parser {
                 let view = self.view(&operation)?;
                 Ok(self.graph.view(name, view, &[input])?)
             }
-            _ => Err(Wrong::new(at, format!("there is no operation `{operation}`; there are {OPERATIONS}"))),
+            kernel if Kernel::NAMES.contains(&kernel) => self.kernel(name, kernel, at),
+            _ => Err(Wrong::new(at, format!("there is no operation `{operation}`; there are {}", operations()))),
         }
     }
 
@@ -350,38 +349,38 @@ impl Parser {
         Ok((start, step, count.max(0) as usize))
     }
 
-    fn attention(&mut self, name: &str, at: usize) -> Result<TensorId, Wrong> {
+    /// The operands and settings of a kernel.
+    fn kernel(&mut self, name: &str, operation: &str, at: usize) -> Result<TensorId, Wrong> {
         let operands = self.tensors()?;
-        let shapes: Vec<&[usize]> = operands.iter().map(|&o| self.graph.ty(o).shape.as_slice()).collect();
-        let ([q, k, v] | [q, k, v, _]) = shapes[..] else {
-            let found = operands.len();
-            return Err(Wrong::new(at, format!("attention takes q, k, v and perhaps a mask, not {found} tensors")));
-        };
-        let (&[batch, heads, queries, dim], &[_, kv_heads, keys, _], &[_, _, _, value_dim]) = (q, k, v) else {
-            let ranks = format!("{q:?}, {k:?}, {v:?}");
-            return Err(Wrong::new(at, format!("attention takes q, k and v of 4 axes each, not {ranks}")));
-        };
-        let mask = shapes.get(3).map(|m| m.to_vec());
-        let dtype = self.graph.ty(operands[0]).dtype;
-        let causal = self.takes_word("causal");
-        let scale = if self.takes_word("scale") { self.float()? } else { (1.0 / (dim as f64).sqrt()).to_bits() };
-        let attention = Attention { batch, heads, kv_heads, queries, keys, dim, value_dim, causal, mask, scale, dtype };
-        Ok(self.graph.kernel(name, Kernel::Attention(attention), &operands)?)
-    }
-
-    fn gather(&mut self, name: &str, at: usize) -> Result<TensorId, Wrong> {
-        let operands = self.tensors()?;
-        let &[table, ids] = &operands[..] else {
-            let found = operands.len();
-            return Err(Wrong::new(at, format!("gather takes a table and ids, not {found} tensors")));
-        };
-        let table = self.graph.ty(table);
-        let &[rows, features] = &table.shape[..] else {
-            return Err(Wrong::new(at, format!("gather takes a table of 2 axes, not {:?}", table.shape)));
-        };
-        let ids = self.graph.ty(ids).shape.clone();
-        let gather = Gather { rows, features, ids, dtype: table.dtype };
-        Ok(self.graph.kernel(name, Kernel::Gather(gather), &operands)?)
+        let mut written = Vec::new();
+        let mut places = Vec::new();
+        while let Kind::Word(word) = self.peek().clone() {
+            places.push((word.clone(), self.here()));
+            self.at += 1;
+            let value = match self.peek() {
+                Kind::Integer(n) => {
+                    let n = *n;
+                    self.at += 1;
+                    Written::Integer(n)
+                }
+                Kind::Float(_) | Kind::Sign("-") => Written::Float(self.float()?),
+                Kind::Word(w) if matches!(w.as_str(), "inf" | "nan" | "bits") => Written::Float(self.float()?),
+                _ => Written::Nothing,
+            };
+            written.push((word, value));
+        }
+        let types: Vec<TensorType> = operands.iter().map(|&o| self.graph.ty(o).clone()).collect();
+        let mut settings = Settings::new(written);
+        let kernel = Kernel::read(operation, &types.iter().collect::<Vec<_>>(), &mut settings)
+            .map_err(|reason| Wrong::new(at, reason))?;
+        if let Some((word, known)) = settings.unknown() {
+            let at = places.iter().find(|(w, _)| w == word).map_or(at, |p| p.1);
+            return Err(Wrong::new(at, format!("`{operation}` has no setting `{word}`; {known}")));
+        }
+        if kernel.fault().is_none() {
+            countable(&kernel.signature().result.shape, at)?;
+        }
+        Ok(self.graph.kernel(name, kernel, &operands)?)
     }
 
     fn einsum(&mut self, name: &str) -> Result<TensorId, Wrong> {
@@ -440,7 +439,7 @@ impl Parser {
             return if folds { self.wrong("`map` folds nothing, but labels stand after `|`") } else { Ok(Monoid::Sum) };
         }
         if let Kind::Word(w) = self.peek()
-            && let Some(monoid) = Monoid::parse(w)
+            && let Some(monoid) = Monoid::OF_EINSUMS.into_iter().find(|m| m.name() == w)
         {
             self.at += 1;
             return Ok(monoid);
@@ -450,7 +449,14 @@ impl Parser {
 }
 
 /// The words that start an operation.
-const OPERATIONS: &str = "einsum, reshape, permute, slice, broadcast, concat, pad, roll, attention and gather";
+fn operations() -> String {
+    let all: Vec<&str> = ["einsum", "reshape", "permute", "slice", "broadcast", "concat", "pad", "roll"]
+        .into_iter()
+        .chain(Kernel::NAMES.iter().copied())
+        .collect();
+    let (last, rest) = all.split_last().expect("there are operations");
+    format!("{} and {last}", rest.join(", "))
+}
 
 fn bounded(value: i128, at: usize) -> Result<(), Wrong> {
     if value.abs() <= LIMIT {

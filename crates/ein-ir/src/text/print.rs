@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::einsum::{Access, Affine, Einsum};
 use crate::expr::{Binary, Literal, Row, RowId, Unary};
 use crate::graph::{Graph, Node, TensorId};
-use crate::kernel::Kernel;
+use crate::kernel::Setting;
 use crate::monoid::Monoid;
 use crate::op::{InputKind, Op};
 use crate::view::View;
@@ -59,11 +59,15 @@ fn statement(graph: &Graph, node: &Node) -> String {
             };
             format!("{this} = {} {all} {rest}", view.name())
         }
-        Op::Kernel(Kernel::Attention(a)) => {
-            let causal = if a.causal { " causal" } else { "" };
-            format!("{this} = attention({all}){causal} scale {}", float(a.scale))
+        Op::Kernel(kernel) => {
+            let setting = |(name, value): &(&str, Setting)| match value {
+                Setting::Flag => format!(" {name}"),
+                Setting::Size(n) => format!(" {name} {n}"),
+                Setting::Float(bits) => format!(" {name} {}", float(*bits)),
+            };
+            let settings: String = kernel.settings().iter().map(setting).collect();
+            format!("{this} = {}({all}){settings}", kernel.name())
         }
-        Op::Kernel(Kernel::Gather(_)) => format!("{this} = gather({all})"),
     }
 }
 

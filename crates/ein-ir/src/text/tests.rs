@@ -77,6 +77,18 @@ ro = roll x [7, 0]
 att = attention(q, k, v, mask) causal scale 0.125
 att2 = attention(q, k, v) scale 1.0
 e = gather(t, i)
+ids: input i32[3]
+ids2: input i64[2]
+offsets: input i64[3]
+same: input i64[8, 16]
+e2 = gather(x, ids) axis 1
+e3 = gather_along(x, same) axis 1
+sc = scatter(r, ids2) rows 9 axis 1 max
+sc2 = scatter_along(x, same) rows 9
+to = top(x) k 2
+to2 = top(x) k 2 smallest indices
+run = scan(x) logsumexp axis 1
+at3 = attention(q, q, q, offsets) causal window 2 softcap 50.0 packed scale 1.0
 return e
 return "the end" = att
 return again = att
@@ -154,7 +166,13 @@ fn errors_name_the_place() {
         ("x: input f32[2]\ny = slice x [0:9]", 2, 1, "leave 0..2"),
         ("x: input f32[2]\ny = attention(x, x)", 2, 5, "not 2 tensors"),
         ("x: input f32[2]\ny = attention(x, x, x)", 2, 5, "4 axes each"),
-        ("x: input f32[2]\ny = gather(x, x)", 2, 5, "a table of 2 axes"),
+        ("x: input f32[2]\ny = gather(x, x)", 2, 1, "operand 1 `x` is f32[2], but i64 or i32[2] is expected"),
+        ("x: input f32[2]\ny = gather(x)", 2, 5, "gather takes a table and ids, not 1 tensors"),
+        ("x: input f32[2]\ny = top(x) k 3", 2, 1, "top 3 of a last axis of 2"),
+        ("x: input f32[2]\ny = top(x) largest smallest k 1", 2, 5, "one of largest, smallest may be given"),
+        ("x: input f32[2]\ny = top(x) k 1 k 2", 2, 12, "`top` has no setting `k`"),
+        ("x: input f32[2]\ny = scan(x) sum axis", 2, 5, "`axis` takes a size, such as `axis 4`"),
+        ("x: input f32[2]\ny = scan(x) mean", 2, 13, "no setting `mean`; it has axis, sum, prod"),
         ("x: input f32[2]\nreturn y", 2, 8, "no tensor `y`"),
         ("x: \"input f32[2]", 1, 4, "the quote is not closed"),
         ("x: input f32[2] @", 1, 17, "`@` has no meaning"),

@@ -69,7 +69,7 @@ fn covers(strips: &[Interval], extent: usize) -> bool {
 pub(super) fn through_access(spec: &Spec, axis: &AxisMap, strips: &[Interval]) -> Option<(usize, Strips)> {
     let extent = |label: usize| spec.labels[label].extent;
     let (label, strips) = match axis {
-        AxisMap::Causal { key, .. } => (*key, strips.to_vec()),
+        AxisMap::Band(band) => (band.key, strips.to_vec()),
         AxisMap::Div { label, by } => (*label, scale(strips, *by, extent(*label))),
         AxisMap::Affine(a) => {
             let &(label, stride) = a.terms.iter().max_by_key(|t| t.1)?;

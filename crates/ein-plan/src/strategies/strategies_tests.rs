@@ -146,6 +146,9 @@ impl Model {
             dim,
             value_dim: dim,
             causal: true,
+            window: None,
+            softcap: None,
+            packed: None,
             mask: None,
             scale: 0.5_f64.to_bits(),
             dtype: DType::F32,
@@ -169,7 +172,7 @@ pub(crate) fn model(s: Sizes) -> Graph {
     let ids = m.graph.input("ids", InputKind::Input, ids).unwrap();
     let features = m.hidden();
     let table = m.parameter("table", &[10, features]);
-    let gather = Gather { rows: 10, features, ids: vec![s.batch, s.tokens], dtype: DType::F32 };
+    let gather = Gather::rows(10, features, &[s.batch, s.tokens], DType::F32);
     let mut x = m.graph.kernel("words", Kernel::Gather(gather), &[table, ids]).unwrap();
     for n in 0..2 {
         x = m.layer(n, x);

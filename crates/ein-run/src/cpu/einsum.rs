@@ -33,7 +33,7 @@ pub(crate) fn einsum(
     if outputs == 0 {
         return Ok(());
     }
-    if e.monoid == Monoid::Attend && e.folds() {
+    if !Monoid::OF_EINSUMS.contains(&e.monoid) && e.folds() {
         return Err(Cause::Arithmetic { operation: name.into(), reason: "an einsum cannot fold by `attend`".into() });
     }
     let acc = e.dtype.accumulator();

@@ -9,7 +9,8 @@ use super::piece::{Elements, Piece, PieceMut};
 use super::state::store;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
-use ein_ir::monoid::Monoid;
+use ein_ir::monoid::{Monoid, Top};
+use ein_ir::scalar::Scalar;
 
 /// Partial folds kept side by side when one result's values are folded.
 pub(crate) const WIDE: usize = 64;
@@ -26,8 +27,8 @@ pub(crate) enum Fold {
 /// Number of fields of a pending value.
 pub(crate) fn fields(monoid: Monoid) -> usize {
     match monoid {
-        Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod => 1,
-        Monoid::SoftMax => 2,
+        Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once => 1,
+        Monoid::SoftMax | Monoid::Top(_) => 2,
         Monoid::Moments | Monoid::Attend => 3,
     }
 }
@@ -275,6 +276,8 @@ pub(crate) fn fold(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], result: &
         Monoid::Max => plain(Fold::Max, pieces, result),
         Monoid::Min => plain(Fold::Min, pieces, result),
         Monoid::Prod => plain(Fold::Prod, pieces, result),
+        Monoid::Once => once(pieces, result),
+        Monoid::Top(top) => merge(top, finish, pieces, result),
         Monoid::Moments | Monoid::SoftMax | Monoid::Attend => {
             if first.form.fields[0].dtype == DType::F64 {
                 statistics::<f64>(monoid, finish, pieces, result);
@@ -320,6 +323,55 @@ fn plain(fold: Fold, pieces: &[Piece<'_>], result: &mut PieceMut<'_>) {
         }
         store(&acc, n, result.dtype(0), result.bytes(0), at);
         at += n;
+    }
+}
+
+/// Combines the bits of partials of which one holds each element.
+fn once(pieces: &[Piece<'_>], result: &mut PieceMut<'_>) {
+    let out = result.bytes(0);
+    out.copy_from_slice(pieces[0].bytes(0));
+    for piece in &pieces[1..] {
+        for (out, &bits) in out.iter_mut().zip(piece.bytes(0)) {
+            *out |= bits;
+        }
+    }
+}
+
+/// Merges sorted entries of (value, index), k at a time.
+fn merge(top: Top, finish: bool, pieces: &[Piece<'_>], result: &mut PieceMut<'_>) {
+    let size = top.of.bytes();
+    let k = top.k;
+    let total = pieces[0].bytes(1).len() / 8;
+    let value = |piece: &Piece<'_>, n: usize| match piece.elements(0) {
+        Elements::F64(v) => Scalar::F(v[n]),
+        Elements::F32(v) => Scalar::F(v[n].into()),
+        Elements::BF16(v) => Scalar::F(v[n].to_f64()),
+        Elements::F16(v) => Scalar::F(v[n].to_f64()),
+        Elements::I64(v) => Scalar::I(v[n]),
+        Elements::I32(v) => Scalar::I(v[n].into()),
+        Elements::U8(v) => Scalar::I(v[n].into()),
+    };
+    let index = |piece: &Piece<'_>, n: usize| match piece.elements(1) {
+        Elements::I64(v) => v[n],
+        _ => unreachable!("indices are i64"),
+    };
+    let mut entries: Vec<(Scalar, i64, usize, usize)> = Vec::with_capacity(k * pieces.len());
+    for row in (0..total.checked_div(k).unwrap_or(0)).map(|row| row * k) {
+        entries.clear();
+        for (p, piece) in pieces.iter().enumerate() {
+            entries.extend((row..row + k).map(|n| (value(piece, n), index(piece, n), p, n)));
+        }
+        entries.sort_by(|a, b| top.order((a.0, a.1), (b.0, b.1)));
+        for (n, &(_, place, p, from)) in entries[..k].iter().enumerate() {
+            let at = row + n;
+            if !(finish && top.indices) {
+                let bits = &pieces[p].bytes(0)[from * size..][..size];
+                result.bytes(0)[at * size..][..size].copy_from_slice(bits);
+            }
+            if !finish || top.indices {
+                result.slice::<i64>(usize::from(!finish))[at] = place;
+            }
+        }
     }
 }
 
@@ -407,7 +459,14 @@ fn statistics<T: Real>(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], resul
             if k > 0 {
                 match monoid {
                     Monoid::Moments => combine_moments(&mut state, &next, n),
-                    Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::SoftMax | Monoid::Attend => {
+                    Monoid::Sum
+                    | Monoid::Max
+                    | Monoid::Min
+                    | Monoid::Prod
+                    | Monoid::Once
+                    | Monoid::Top(_)
+                    | Monoid::SoftMax
+                    | Monoid::Attend => {
                         combine_softmax(&mut state, &next, n, if count == 3 { width } else { 0 });
                     }
                 }
@@ -418,7 +477,14 @@ fn statistics<T: Real>(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], resul
             let (dtype, out) = (result.dtype(0), 2);
             match monoid {
                 Monoid::Attend => T::store(&state[2][..n * width], dtype, result.bytes(0), at * width),
-                Monoid::Moments | Monoid::SoftMax | Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod => {
+                Monoid::Moments
+                | Monoid::SoftMax
+                | Monoid::Sum
+                | Monoid::Max
+                | Monoid::Min
+                | Monoid::Prod
+                | Monoid::Once
+                | Monoid::Top(_) => {
                     let skip = usize::from(monoid == Monoid::Moments);
                     let pairs: Vec<T> =
                         state[skip][..n].iter().zip(&state[skip + 1]).flat_map(|(a, b)| [*a, *b]).collect();
@@ -440,7 +506,7 @@ fn finish_block<T: Real>(monoid: Monoid, state: &mut [Vec<T>; 3], n: usize, widt
     match monoid {
         Monoid::Moments => (0..n).for_each(|k| c[k] = c[k].over(a[k])),
         Monoid::Attend => (0..n * width).for_each(|k| c[k] = c[k].over(b[k / width])),
-        Monoid::SoftMax | Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod => {}
+        Monoid::SoftMax | Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once | Monoid::Top(_) => {}
     }
 }
 

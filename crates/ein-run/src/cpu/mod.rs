@@ -1,14 +1,13 @@
 //! The CPU device: an arena of its own and kernels for every row.
 
 mod arena;
-mod attention;
 pub mod boxes;
 mod contract;
 mod convert;
 mod einsum;
 mod fold;
-mod gather;
 mod gemm;
+mod kernels;
 mod lanes;
 mod math;
 mod piece;
@@ -21,11 +20,11 @@ mod view;
 use crate::device::Device;
 use crate::error::Cause;
 use arena::Arena;
-use ein_ir::kernel::Kernel;
 use ein_ir::op::Op;
 use ein_ir::region::Region;
 use ein_task::task::{OpRow, Slot, TaskGraph, TaskId, Value, Verb};
 use ein_task::units::Bytes;
+use kernels::Call;
 use piece::{Piece, PieceMut};
 
 /// A virtual device: memory that only its own thread touches.
@@ -109,8 +108,7 @@ fn kernel(
             }
             einsum::einsum(e, labels, operands, result, finish, &row.name)
         }
-        Op::Kernel(Kernel::Attention(a)) => attention::attention(a, labels, operands, result, finish, scratch),
-        Op::Kernel(Kernel::Gather(g)) => gather::gather(g, labels, operands, result, &row.name),
+        Op::Kernel(k) => kernels::kernel(k, &Call { labels, operands, finish, name: &row.name }, result, scratch),
         Op::Input(_) | Op::View(_) => Err(Cause::malformed(format!("`{}` has no kernel", row.name))),
     }
 }

@@ -36,7 +36,7 @@ impl State {
     /// Passes over the values.
     pub(crate) fn passes(&self) -> usize {
         match self.monoid {
-            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod => 1,
+            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once | Monoid::Top(_) => 1,
             Monoid::Moments | Monoid::SoftMax | Monoid::Attend => 2,
         }
     }
@@ -48,7 +48,16 @@ impl State {
             (Monoid::Min, _) => Fold::Min,
             (Monoid::Prod, _) => Fold::Prod,
             // Sums, counts, and in a second pass the distances from a mean or a maximum.
-            (Monoid::Sum | Monoid::Max | Monoid::Moments | Monoid::SoftMax | Monoid::Attend, _) => Fold::Sum,
+            (
+                Monoid::Sum
+                | Monoid::Max
+                | Monoid::Moments
+                | Monoid::SoftMax
+                | Monoid::Attend
+                | Monoid::Once
+                | Monoid::Top(_),
+                _,
+            ) => Fold::Sum,
         }
     }
 

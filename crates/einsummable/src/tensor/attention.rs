@@ -18,6 +18,13 @@ pub struct AttentionOptions<'a> {
     pub scale: Option<f64>,
     /// Whether several query heads may share a key/value head.
     pub enable_gqa: bool,
+    /// Of the keys that `is_causal` leaves a query, only the last so many are read; needs `is_causal`.
+    pub window: Option<usize>,
+    /// Scores become `softcap * tanh(score / softcap)` before the mask is added.
+    pub softcap: Option<f64>,
+    /// Where packed sequences begin: `[n]`, `i64` or `i32`, rising from 0. A query reads keys of its own sequence; what
+    /// follows the last offset is a sequence too. Known at run time only, so one plan serves every packing.
+    pub offsets: Option<&'a Tensor>,
 }
 
 impl Tensor {
@@ -40,7 +47,7 @@ impl Tensor {
             };
             let mut shape = ids.shape.clone();
             shape.push(features);
-            let gather = Gather { rows, features, ids: ids.shape.clone(), dtype: table.dtype };
+            let gather = Gather::rows(rows, features, &ids.shape, table.dtype);
             let ty = TensorType::new(table.dtype, shape);
             Ok(Tensor::row_kernel("embedding", Kernel::Gather(gather), &[weight, self], ty))
         })
@@ -83,28 +90,39 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> 
     }
     // PyTorch aligns the causal triangle at the first key, the kernel at the last: equal if square.
     let square = queries == keys;
+    if options.window.is_some() && !(options.is_causal && square) {
+        return Err(wrong("a window needs `is_causal` and as many queries as keys".into()));
+    }
     let mask = match options.mask {
         Some(mask) => Some(additive(mask, [batch, heads, queries, keys], dtype)?),
         None if options.is_causal && !square => Some(triangle(queries, keys, dtype)?),
         None => None,
     };
+    if let Some(offsets) = options.offsets {
+        let ty = offsets.ty()?;
+        if !matches!(ty.dtype, DType::I64 | DType::I32) || ty.shape.len() != 1 {
+            return Err(wrong(format!("offsets are one axis of i64 or i32, not {ty}")));
+        }
+    }
+    let plain = Attention::new([batch, heads, kv_heads, queries, keys, dim, value_dim], dtype);
     let kernel = Attention {
-        batch,
-        heads,
-        kv_heads,
-        queries,
-        keys,
-        dim,
-        value_dim,
         causal: options.is_causal && square,
+        window: options.window,
+        softcap: options.softcap.map(f64::to_bits),
         mask: mask.as_ref().map(|m| m.shape().to_vec()),
-        scale: options.scale.unwrap_or(1.0 / (dim as f64).sqrt()).to_bits(),
-        dtype,
+        packed: options.offsets.map(|o| o.shape()[0]),
+        scale: options.scale.map_or(plain.scale, f64::to_bits),
+        ..plain
     };
+    let kernel = Kernel::Attention(kernel);
+    if let Some(reason) = kernel.fault() {
+        return Err(wrong(reason));
+    }
     let mut operands = vec![q, k, v];
     operands.extend(&mask);
+    operands.extend(options.offsets);
     let ty = TensorType::new(dtype, [batch, heads, queries, value_dim]);
-    Ok(Tensor::row_kernel("attention", Kernel::Attention(kernel), &operands, ty))
+    Ok(Tensor::row_kernel("attention", kernel, &operands, ty))
 }
 
 /// A mask of rank 4 that is added to the scores.

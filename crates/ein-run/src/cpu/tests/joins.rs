@@ -163,10 +163,10 @@ fn broadcasts_indices_and_selections() {
 #[test]
 fn folds_of_every_monoid() {
     let mut rng = Rng::new(6);
-    for monoid in Monoid::ALL {
+    for monoid in Monoid::OF_EINSUMS {
         for dtype in DType::ALL {
             let statistic = matches!(monoid, Monoid::Moments | Monoid::SoftMax);
-            if monoid == Monoid::Attend || statistic && !dtype.is_float() {
+            if statistic && !dtype.is_float() {
                 continue;
             }
             for (labels, rank, order) in [

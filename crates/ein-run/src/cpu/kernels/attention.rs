@@ -2,14 +2,17 @@
 //!
 //! Dao et al., `FlashAttention` (2022); Milakov and Gimelshein (2018). Scores never leave the cache.
 
-use super::Scratch;
-use super::fold::{Fold, Real, WIDE};
-use super::gemm::{Factor, Matrix, MatrixMut, product};
-use super::piece::{Elements, Piece, PieceMut};
+use super::Call;
+use super::block::values;
+use crate::cpu::Scratch;
+use crate::cpu::fold::{Fold, Real, WIDE};
+use crate::cpu::gemm::{Factor, Matrix, MatrixMut, product};
+use crate::cpu::piece::{Elements, Piece, PieceMut};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::Attention;
 use ein_ir::region::{Interval, Region, strides};
+use ein_ir::spec::Band;
 
 /// Queries, or heads of one query, done together.
 const ROWS: usize = 64;
@@ -19,20 +22,18 @@ const KEYS: usize = 128;
 /// Evaluates a block of attention into `result`: its (max, sum, acc), or acc / sum when it is finished.
 pub(crate) fn attention(
     a: &Attention,
-    labels: &Region,
-    operands: &[Option<Piece<'_>>],
+    call: &Call<'_>,
     result: &mut PieceMut<'_>,
-    finish: bool,
     scratch: &mut Scratch,
 ) -> Result<(), Cause> {
-    let expected = if finish { 1 } else { 3 };
-    if result.fields() != expected || labels.rank() != 6 {
+    let expected = if call.finish { 1 } else { 3 };
+    if result.fields() != expected {
         return Err(Cause::malformed(format!("attention is stored in {} fields, not {expected}", result.fields())));
     }
     if a.dtype == DType::F64 {
-        run::<f64>(a, labels, operands, result, finish, &mut scratch.f64)
+        run::<f64>(a, call, result, &mut scratch.f64)
     } else {
-        run::<f32>(a, labels, operands, result, finish, &mut scratch.f32)
+        run::<f32>(a, call, result, &mut scratch.f32)
     }
 }
 
@@ -66,11 +67,7 @@ impl Score for f64 {
     }
 }
 
-fn tensor<'a, T: Score>(piece: &Piece<'a>, needs: &Region, buffer: &'a mut Vec<T>) -> Result<Tensor<'a, T>, Cause> {
-    piece.dtype()?;
-    if piece.region.rank() != needs.rank() || !piece.region.contains(needs) {
-        return Err(Cause::malformed(format!("attention reads {needs} of an operand stored as {}", piece.region)));
-    }
+fn tensor<'a, T: Score>(piece: Piece<'a>, buffer: &'a mut Vec<T>) -> Tensor<'a, T> {
     let elements = piece.elements(0);
     let data = if let Some(v) = T::slice(elements) {
         v
@@ -80,7 +77,7 @@ fn tensor<'a, T: Score>(piece: &Piece<'a>, needs: &Region, buffer: &'a mut Vec<T
         T::load(elements, 0, buffer);
         buffer
     };
-    Ok(Tensor { data, origin: piece.region.origin(), steps: strides(&piece.region.shape()) })
+    Tensor { data, origin: piece.region.origin(), steps: strides(&piece.region.shape()) }
 }
 
 /// Some rows of the result that read the same keys and lie at one stride: queries of a head, or a query of
@@ -105,13 +102,11 @@ impl Group {
 
 fn run<T: Score>(
     a: &Attention,
-    labels: &Region,
-    operands: &[Option<Piece<'_>>],
+    call: &Call<'_>,
     result: &mut PieceMut<'_>,
-    finish: bool,
     scratch: &mut Vec<Vec<T>>,
 ) -> Result<(), Cause> {
-    let [b, h, s, e, t, _] = labels.0[..] else { unreachable!("six labels") };
+    let [b, h, s, e, t, d] = call.labels.0[..6] else { unreachable!("six labels or seven") };
     let wide = e.len();
     let total = b.len() * h.len() * s.len();
     if total == 0 {
@@ -121,32 +116,32 @@ fn run<T: Score>(
     let [q_buffer, k_buffer, v_buffer, m_buffer, score, acc, ..] = scratch.as_mut_slice() else {
         unreachable!("six buffers")
     };
-    // The last key that any query of the block sees.
-    let end = if a.causal { t.hi.min((s.hi as i64 + a.offset()).max(0) as usize) } else { t.hi };
-    let keys = Interval::new(t.lo, end.max(t.lo));
-    let idle = keys.is_empty() || labels.is_empty();
-    let give = |n: usize| {
-        let piece = operands.get(n).copied().flatten();
-        piece.ok_or_else(|| Cause::malformed(format!("operand {n} of attention is not given")))
-    };
+    // What any query of the block sees.
+    let keys = a.band().map_or(t, |band| band.seen(s, t));
+    let idle = keys.is_empty() || call.labels.is_empty();
+    let mut offsets = None;
     let tensors = if idle {
         None
     } else {
         let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
-        let d = labels.0[5];
-        let q = tensor(&give(0)?, &Region(vec![b, h, s, d]), q_buffer)?;
-        let k = tensor(&give(1)?, &Region(vec![b, kv, keys, d]), k_buffer)?;
-        let v = tensor(&give(2)?, &Region(vec![b, kv, keys, e]), v_buffer)?;
+        let q = tensor(call.operand(0, &Region(vec![b, h, s, d]))?, q_buffer);
+        let k = tensor(call.operand(1, &Region(vec![b, kv, keys, d]))?, k_buffer);
+        let v = tensor(call.operand(2, &Region(vec![b, kv, keys, e]))?, v_buffer);
         let mask = match &a.mask {
             None => None,
             Some(shape) => {
                 let full = [a.batch, a.heads, a.queries, a.keys];
                 let pick = |n: usize, i: Interval| if shape[n] == full[n] { i } else { Interval::new(0, 1) };
                 let needs = Region(vec![pick(0, b), pick(1, h), pick(2, s), pick(3, keys)]);
-                Some((tensor(&give(3)?, &needs, m_buffer)?, [0, 1, 2, 3].map(|n| shape[n] == full[n])))
+                Some((tensor(call.operand(3, &needs)?, m_buffer), [0, 1, 2, 3].map(|n| shape[n] == full[n])))
             }
         };
-        Some((q, k, v, mask, d))
+        if let Some(n) = a.packed {
+            let given: Vec<i64> =
+                values(call.operand(a.offsets_operand(), &Region::whole(&[n]))?, &Region::whole(&[n]));
+            offsets = Some(given);
+        }
+        Some((q, k, v, mask))
     };
     score.clear();
     score.resize(ROWS * KEYS, T::default());
@@ -159,20 +154,25 @@ fn run<T: Score>(
         tops[..rows].fill(T::identity(Fold::Max, a.dtype));
         sums[..rows].fill(T::default());
         acc[..rows * wide].fill(T::default());
-        if let Some((q, k, v, mask, d)) = &tensors {
-            let last = group.queries.hi as i64 + a.offset();
-            let end = if a.causal { keys.hi.min(last.max(0) as usize) } else { keys.hi };
-            let mut lo = keys.lo;
-            while lo < end {
-                let part = Interval::new(lo, end.min(lo + KEYS));
+        if let Some((q, k, v, mask)) = &tensors {
+            let mut seen = a.band().map_or(keys, |band| band.seen(group.queries, keys));
+            if let Some(offsets) = &offsets {
+                // From where the first query's sequence begins to where the last one's ends.
+                let (first, last) = (span(offsets, group.queries.lo), span(offsets, group.queries.hi - 1));
+                seen = seen.intersect(Interval::new(first.lo, last.hi));
+            }
+            let mut lo = seen.lo;
+            while lo < seen.hi {
+                let part = Interval::new(lo, seen.hi.min(lo + KEYS));
                 let mask = mask.as_ref().map(|(mask, axes)| (mask, *axes));
-                step(a, &group, part, (q, k, v, mask), *d, e, score, &mut tops, &mut sums, acc);
+                let limits = Limits { band: a.band(), offsets: offsets.as_deref() };
+                step(a, &group, part, (q, k, v, mask), &limits, [d, e], score, &mut tops, &mut sums, acc);
                 lo = part.hi;
             }
         }
         let (first_head, first_query) = group.row(0);
         let at = ((group.batch - b.lo) * h.len() + first_head - h.lo) * s.len() + first_query - s.lo;
-        if finish {
+        if call.finish {
             for (row, sum) in acc.chunks_mut(wide.max(1)).zip(&sums[..rows]) {
                 for x in row {
                     *x = x.over(*sum);
@@ -186,6 +186,28 @@ fn run<T: Score>(
         }
     }
     Ok(())
+}
+
+/// The positions of the packed sequence that a position lies in.
+fn span(offsets: &[i64], position: usize) -> Interval {
+    let sequence = Attention::sequence(offsets, position);
+    let lo = if sequence == 0 { 0 } else { offsets[sequence - 1].max(0) as usize };
+    let hi = offsets.get(sequence).map_or(usize::MAX, |&o| o.max(0) as usize);
+    Interval::new(lo, hi)
+}
+
+/// Which keys a query sees.
+struct Limits<'a> {
+    band: Option<Band>,
+    offsets: Option<&'a [i64]>,
+}
+
+impl Limits<'_> {
+    fn seen(&self, query: usize, keys: Interval) -> Interval {
+        let near = self.band.map_or(keys, |band| band.seen(Interval::new(query, query + 1), keys));
+        let near = self.offsets.map_or(near, |offsets| near.intersect(span(offsets, query)));
+        if near.is_empty() { Interval::new(keys.lo, keys.lo) } else { near }
+    }
 }
 
 /// The groups of a block's rows, in the result's order.
@@ -216,8 +238,8 @@ fn step<T: Score>(
     group: &Group,
     keys: Interval,
     (q, k, v, mask): Operands<'_, T>,
-    d: Interval,
-    e: Interval,
+    limits: &Limits<'_>,
+    [d, e]: [Interval; 2],
     score: &mut [T],
     tops: &mut [T],
     sums: &mut [T],
@@ -241,30 +263,38 @@ fn step<T: Score>(
     let mut scores = MatrixMut { data: &mut *score, at: 0, row: KEYS as i64, column: 1 };
     product([rows, n, d.len()], left, right, &mut scores, false);
     let scale = T::from_f64(a.scale());
+    let cap = a.softcap.map(f64::from_bits);
     let lowest = T::identity(Fold::Max, a.dtype);
     let mut added = [T::default(); KEYS];
     let mut partial = [T::default(); WIDE];
     let mut hidden = false;
     for row in 0..rows {
         let (head, query) = group.row(row);
-        let limit =
-            if a.causal { (query as i64 + 1 + a.offset() - keys.lo as i64).clamp(0, n as i64) as usize } else { n };
-        let (own, unseen) = score[row * KEYS..][..n].split_at_mut(limit);
-        unseen.fill(T::default());
-        hidden |= limit < n;
+        let seen = limits.seen(query, keys);
+        let (before, after) = (seen.lo - keys.lo, seen.hi - keys.lo);
+        let all = &mut score[row * KEYS..][..n];
+        all[..before].fill(T::default());
+        all[after..].fill(T::default());
+        hidden |= seen.len() < n;
+        let own = &mut all[before..after];
         T::scale_all(own, scale);
+        if let Some(cap) = cap {
+            for x in own.iter_mut() {
+                *x = T::from_f64(cap * (Into::<f64>::into(*x) / cap).tanh());
+            }
+        }
         if let Some((mask, axes)) = mask {
-            let index = [group.batch, head, query, keys.lo];
+            let index = [group.batch, head, query, seen.lo];
             let at = mask.at([0, 1, 2, 3].map(|n| if axes[n] { index[n] } else { 0 })) as usize;
             if axes[3] {
-                added[..limit].copy_from_slice(&mask.data[at..at + limit]);
+                added[..own.len()].copy_from_slice(&mask.data[at..at + own.len()]);
             } else {
-                added[..limit].fill(mask.data[at]);
+                added[..own.len()].fill(mask.data[at]);
             }
             T::add_all(own, &added);
             hidden |= own.contains(&lowest);
         }
-        if limit == 0 {
+        if own.is_empty() {
             continue;
         }
         partial.fill(lowest);

@@ -1,0 +1,88 @@
+//! A box of an operand in the type that it is computed in.
+
+use crate::cpu::convert;
+use crate::cpu::fold::{Fold, Number};
+use crate::cpu::piece::{Elements, Piece};
+use ein_ir::dtype::DType;
+use ein_ir::monoid::Monoid;
+use ein_ir::region::{Region, strides};
+
+/// What kernels compute in: `f32`, `f64` and, for integers and bools, `i64`.
+pub(super) trait Value: Number + Default {
+    /// Elements from `at` on.
+    fn read(from: Elements<'_>, at: usize, out: &mut [Self]);
+    /// Stores elements as a type, from element `at` on. Integers wrap.
+    fn write(values: &[Self], dtype: DType, out: &mut [u8], at: usize);
+}
+
+impl Value for f32 {
+    fn read(from: Elements<'_>, at: usize, out: &mut [Self]) {
+        convert::to_f32(from, at, out);
+    }
+    fn write(values: &[Self], dtype: DType, out: &mut [u8], at: usize) {
+        convert::from_f32(values, dtype, out, at);
+    }
+}
+
+impl Value for f64 {
+    fn read(from: Elements<'_>, at: usize, out: &mut [Self]) {
+        convert::to_f64(from, at, out);
+    }
+    fn write(values: &[Self], dtype: DType, out: &mut [u8], at: usize) {
+        convert::from_f64(values, dtype, out, at);
+    }
+}
+
+impl Value for i64 {
+    fn read(from: Elements<'_>, at: usize, out: &mut [Self]) {
+        let n = out.len();
+        match from {
+            Elements::I64(v) => out.copy_from_slice(&v[at..at + n]),
+            Elements::I32(v) => out.iter_mut().zip(&v[at..at + n]).for_each(|(o, &x)| *o = x.into()),
+            Elements::U8(v) => out.iter_mut().zip(&v[at..at + n]).for_each(|(o, &x)| *o = x.into()),
+            Elements::F64(_) | Elements::F32(_) | Elements::BF16(_) | Elements::F16(_) => {
+                unreachable!("floats are computed as floats")
+            }
+        }
+    }
+    fn write(values: &[Self], dtype: DType, out: &mut [u8], at: usize) {
+        convert::from_i64(values, dtype, out, at);
+    }
+}
+
+/// How a plain monoid folds single values; `None` for the others.
+pub(super) fn fold_of(monoid: Monoid) -> Option<Fold> {
+    match monoid {
+        Monoid::Sum => Some(Fold::Sum),
+        Monoid::Max => Some(Fold::Max),
+        Monoid::Min => Some(Fold::Min),
+        Monoid::Prod => Some(Fold::Prod),
+        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Once | Monoid::Top(_) => None,
+    }
+}
+
+/// The positions, in a piece's elements, where runs along the last axis of a box begin; in row-major order.
+pub(super) fn runs(piece: &Region, part: &Region) -> Vec<usize> {
+    let steps = strides(&piece.shape());
+    let mut starts = part.clone();
+    if let Some(last) = starts.0.last_mut() {
+        last.hi = last.hi.min(last.lo + 1);
+    }
+    let at = |point: Vec<usize>| point.iter().zip(&piece.0).zip(&steps).map(|((p, r), s)| (p - r.lo) * s).sum();
+    ein_ir::region::points(&starts).map(at).collect()
+}
+
+/// The elements of a box of a piece, row-major.
+pub(super) fn values<T: Value>(piece: Piece<'_>, part: &Region) -> Vec<T> {
+    let mut out = vec![T::default(); part.volume()];
+    let elements = piece.elements(0);
+    if piece.region == part {
+        T::read(elements, 0, &mut out);
+        return out;
+    }
+    let run = part.0.last().map_or(1, |i| i.len()).max(1);
+    for (start, out) in runs(piece.region, part).into_iter().zip(out.chunks_mut(run)) {
+        T::read(elements, start, out);
+    }
+    out
+}

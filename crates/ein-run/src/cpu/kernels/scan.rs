@@ -1,0 +1,105 @@
+//! Running folds along an axis.
+
+use super::Call;
+use super::block::{Value, values};
+use crate::cpu::fold::{Fold, Number};
+use crate::cpu::piece::PieceMut;
+use crate::error::Cause;
+use ein_ir::kernel::{Scan, ScanFunction};
+
+/// Every line of the block along the axis. Floats are folded in `f64`: a long sum in `f32` would lose its tail.
+pub(crate) fn scan(s: &Scan, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
+    if call.labels.is_empty() {
+        return Ok(());
+    }
+    let x = call.operand(0, call.labels)?;
+    // Line by line: the axis, and within it all that lies behind it.
+    let inner: usize = call.labels.0[s.axis + 1..].iter().map(|i| i.len()).product();
+    let slab = inner * call.labels.0[s.axis].len();
+    if s.dtype.is_float() {
+        let mut all: Vec<f64> = values(x, call.labels);
+        let places: Vec<i64> = all.chunks_mut(slab).flat_map(|slab| floats(s.function, slab, inner)).collect();
+        store(s, &all, &places, result);
+    } else {
+        let mut all: Vec<i64> = values(x, call.labels);
+        let places: Vec<i64> = all.chunks_mut(slab).flat_map(|slab| integers(s.function, slab, inner)).collect();
+        store(s, &all, &places, result);
+    }
+    Ok(())
+}
+
+fn store<T: Value>(s: &Scan, all: &[T], places: &[i64], result: &mut PieceMut<'_>) {
+    let dtype = result.dtype(0);
+    if s.function.gives_index() {
+        i64::write(places, dtype, result.bytes(0), 0);
+    } else {
+        T::write(all, dtype, result.bytes(0), 0);
+    }
+}
+
+/// Folds each row of `inner` elements with the one before it.
+fn fold<T: Value>(fold: Fold, slab: &mut [T], inner: usize) {
+    for at in (inner..slab.len()).step_by(inner) {
+        let (before, row) = slab.split_at_mut(at);
+        for (x, &own) in row[..inner].iter_mut().zip(&before[at - inner..]) {
+            *x = T::one(fold, own, *x);
+        }
+    }
+}
+
+/// The row of the first or last extreme so far, for every element.
+fn places<T: Copy>(slab: &[T], inner: usize, beats: impl Fn(T, T) -> bool) -> Vec<i64> {
+    let mut best: Vec<(T, i64)> = slab[..inner].iter().map(|&x| (x, 0)).collect();
+    let mut places = vec![0; slab.len()];
+    for (n, row) in slab.chunks(inner).enumerate().skip(1) {
+        for (i, &x) in row.iter().enumerate() {
+            if beats(x, best[i].0) {
+                best[i] = (x, n as i64);
+            }
+            places[n * inner + i] = best[i].1;
+        }
+    }
+    places
+}
+
+fn integers(function: ScanFunction, slab: &mut [i64], inner: usize) -> Vec<i64> {
+    match function {
+        ScanFunction::Sum => fold(Fold::Sum, slab, inner),
+        ScanFunction::Prod => fold(Fold::Prod, slab, inner),
+        ScanFunction::Max => fold(Fold::Max, slab, inner),
+        ScanFunction::Min => fold(Fold::Min, slab, inner),
+        ScanFunction::MaxIndex => return places(slab, inner, |x, own| x >= own),
+        ScanFunction::MinIndex => return places(slab, inner, |x, own| x <= own),
+        ScanFunction::LogSumExp => unreachable!("the graph refuses integers"),
+    }
+    Vec::new()
+}
+
+fn floats(function: ScanFunction, slab: &mut [f64], inner: usize) -> Vec<i64> {
+    match function {
+        ScanFunction::Sum => fold(Fold::Sum, slab, inner),
+        ScanFunction::Prod => fold(Fold::Prod, slab, inner),
+        ScanFunction::Max => fold(Fold::Max, slab, inner),
+        ScanFunction::Min => fold(Fold::Min, slab, inner),
+        ScanFunction::LogSumExp => log_sums(slab, inner),
+        ScanFunction::MaxIndex => return places(slab, inner, |x, own| x.is_nan() || x >= own),
+        ScanFunction::MinIndex => return places(slab, inner, |x, own| x.is_nan() || x <= own),
+    }
+    Vec::new()
+}
+
+/// The running log of the sum of exponentials, with a running maximum.
+fn log_sums(slab: &mut [f64], inner: usize) {
+    let mut tops = vec![f64::NEG_INFINITY; inner];
+    let mut sums = vec![0.0; inner];
+    for row in slab.chunks_mut(inner) {
+        for ((x, top), sum) in row.iter_mut().zip(&mut tops).zip(&mut sums) {
+            let weight = |own: f64, all: f64| if own == f64::NEG_INFINITY { 0.0 } else { (own - all).exp() };
+            let all = f64::one(Fold::Max, *top, *x);
+            *sum = *sum * weight(*top, all) + weight(*x, all);
+            *top = all;
+            // Infinite, or nothing yet: the largest says it all.
+            *x = if all.is_finite() { all + sum.ln() } else { all };
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Elements folded into the places that indices along one axis name.
+
+use super::Call;
+use super::block::{Value, fold_of, values};
+use super::ids::Ids;
+use crate::cpu::piece::PieceMut;
+use crate::error::Cause;
+use ein_ir::dtype::DType;
+use ein_ir::kernel::ScatterAlong;
+use ein_ir::region::{Region, points, strides};
+
+/// The places of the block, from its part of the elements in their order.
+pub(crate) fn scatter_along(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
+    match s.dtype {
+        DType::F64 => typed::<f64>(s, call, result),
+        DType::F32 | DType::BF16 | DType::F16 => typed::<f32>(s, call, result),
+        DType::I64 | DType::I32 | DType::U8 | DType::Bool => typed::<i64>(s, call, result),
+    }
+}
+
+fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
+    let rank = s.source.len();
+    let out = Region(call.labels.0[..rank].to_vec());
+    let rows = out.0[s.axis];
+    let fold = fold_of(s.monoid).ok_or_else(|| Cause::malformed(format!("`{}` folds by {}", call.name, s.monoid)))?;
+    let mut acc = vec![T::identity(fold, s.dtype); out.volume()];
+    if !call.labels.is_empty() {
+        let mut needs = out.clone();
+        needs.0[s.axis] = call.labels.0[rank];
+        let source: Vec<T> = values(call.operand(0, &needs)?, &needs);
+        let ids = Ids::new(call.operand(1, &needs)?, s.rows, call.name);
+        let steps = strides(&out.shape());
+        for (mut point, value) in points(&needs).zip(source) {
+            let row = ids.at(&point)?;
+            if row < rows.lo || row >= rows.hi {
+                continue;
+            }
+            point[s.axis] = row;
+            let at: usize = point.iter().zip(&out.0).zip(&steps).map(|((p, r), s)| (p - r.lo) * s).sum();
+            acc[at] = T::one(fold, acc[at], value);
+        }
+    }
+    T::write(&acc, result.dtype(0), result.bytes(0), 0);
+    Ok(())
+}
