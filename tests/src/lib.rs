@@ -5,6 +5,7 @@ pub mod choices;
 pub mod computed;
 pub mod interpret;
 pub mod machines;
+pub mod operations;
 pub mod random;
 mod random_kernel;
 mod random_view;

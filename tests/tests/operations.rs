@@ -1,0 +1,143 @@
+//! Every operation, with drawn arguments, by random choices and by searched plans on one to eight devices:
+//! what comes out is what the dense reference gives.
+//!
+//! `EIN_TEST_DRAWS` sets the number of draws of each operation (50 unless it is set); `EIN_TEST_SEED` runs one
+//! draw alone and `EIN_TEST_OPERATION` one row alone.
+
+use ein_ir::graph::Graph;
+use ein_ir::op::InputKind;
+use ein_ir::reference::run;
+use ein_ir::text;
+use ein_plan::lower::lower;
+use ein_plan::options::{Objective, Options};
+use ein_plan::plan::plan;
+use ein_task::machine::Machine;
+use ein_task::memory::plan_memory;
+use ein_task::verify::verify;
+use ein_tests::choices::{self, drawn};
+use ein_tests::computed::{Values, once};
+use ein_tests::machines;
+use ein_tests::operations::{Draw, Drawn, Operation, all, families};
+use ein_tests::same::{difference, variable};
+use einsummable::Tensor;
+use einsummable::trace::trace;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Draws of one operation, unless the environment says otherwise.
+const DRAWS: u64 = 50;
+
+/// A number for a name, the same everywhere.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// One draw; what is wrong, if anything is, is told with the graph where there is one.
+fn check(operation: &Operation, seed: u64) -> Result<(), String> {
+    let mixed = hash(operation.name) ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let devices = 1 + (seed % 8) as usize;
+    let mut draw = Draw::new(mixed, devices);
+    let Drawn { outputs, within } = (operation.draw)(&mut draw);
+    for output in &outputs {
+        output.check().map_err(|e| format!("the row draws what is refused: {e}"))?;
+    }
+    let names: Vec<String> = (0..outputs.len()).map(|n| format!("y{n}")).collect();
+    let named: Vec<(&str, &Tensor)> = names.iter().map(String::as_str).zip(&outputs).collect();
+    let graph = trace(&named).map_err(|e| format!("tracing: {e}"))?;
+    assert!(graph.constants.is_empty(), "a row's inputs come from its draw");
+    let graph = graph.graph;
+    planned(&graph, draw.values(), within, devices, mixed, seed)
+        .map_err(|what| format!("{what}\n{}", text::print(&graph)))
+}
+
+/// Compares plans of the graph with its reference.
+fn planned(graph: &Graph, values: &Values, within: f64, devices: usize, mixed: u64, seed: u64) -> Result<(), String> {
+    let kinds = [InputKind::Parameter, InputKind::Input, InputKind::State];
+    let ids = kinds.into_iter().flat_map(|k| graph.inputs(k));
+    let inputs: Values = ids
+        .filter_map(|id| values.get_key_value(&graph.node(id).name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let expected = run(graph, &inputs).map_err(|e| format!("the reference: {e}"))?;
+    let compare = |how: &str, found: &Values| match difference(found, &expected, within) {
+        Some(what) => Err(format!("{how}: {what}")),
+        None => Ok(()),
+    };
+    let machine = machines::drawn(&mut choices::Rng::new(mixed), devices);
+    let how = format!("by chance on {} of {devices}", machine.name);
+    let told = |e: String| format!("{how}: {e}");
+    let mut tasks =
+        lower(graph, &drawn(graph, devices, mixed), &machine, &Options::default()).map_err(|e| told(e.to_string()))?;
+    plan_memory(&mut tasks);
+    verify(&tasks).map_err(|e| told(e.to_string()))?;
+    compare(&how, &once(graph, &tasks, &inputs).map_err(told)?)?;
+    // Searches are dearer than lowering: every few draws, for every count of devices in turn.
+    if seed % 3 == 0 {
+        let objective = if seed % 2 == 0 { Objective::Time } else { Objective::Bytes };
+        let how = format!("searched for {objective:?} on {devices}");
+        let told = |e: String| format!("{how}: {e}");
+        let machine = Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
+        let options = Options { objective, ..Options::default() };
+        let plan = plan(graph, &machine, &options).map_err(|e| told(e.to_string()))?;
+        verify(&plan.tasks).map_err(|e| told(e.to_string()))?;
+        compare(&how, &once(&plan.graph, &plan.tasks, &inputs).map_err(told)?)?;
+    }
+    Ok(())
+}
+
+/// [`check`], panics included.
+fn wrong(operation: &Operation, seed: u64) -> Option<String> {
+    let caught = catch_unwind(AssertUnwindSafe(|| check(operation, seed)));
+    let result = caught.unwrap_or_else(|p| {
+        let text = p.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| p.downcast_ref::<&str>().map(ToString::to_string));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    });
+    result.err()
+}
+
+fn family(name: &str) {
+    let (_, rows) = families().into_iter().find(|(n, _)| *n == name).expect("a family");
+    let seeds = match variable("EIN_TEST_SEED") {
+        Some(one) => one..one + 1,
+        None => 0..variable("EIN_TEST_DRAWS").unwrap_or(DRAWS),
+    };
+    let only = std::env::var("EIN_TEST_OPERATION").ok();
+    let mut told = Vec::new();
+    for row in rows.iter().filter(|r| only.as_ref().is_none_or(|o| r.name == o)) {
+        let failures: Vec<(u64, String)> = seeds.clone().filter_map(|seed| Some((seed, wrong(row, seed)?))).collect();
+        // The shortest says most.
+        if let Some((seed, what)) = failures.iter().min_by_key(|(_, what)| what.len()) {
+            let replay = format!("EIN_TEST_OPERATION='{}' EIN_TEST_SEED={seed}", row.name);
+            told.push(format!("{}: {} draws are wrong, such as {replay}:\n{what}", row.name, failures.len()));
+        }
+    }
+    assert!(told.is_empty(), "{}", told.join("\n\n"));
+}
+
+macro_rules! families {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                family(stringify!($name));
+            }
+        )*
+
+        #[test]
+        fn every_family_is_run() {
+            let run = [$(stringify!($name)),*];
+            assert_eq!(families().iter().map(|f| f.0).collect::<Vec<_>>(), run);
+        }
+    };
+}
+
+families!(attention, compare, contract, elementwise, norm, reduce, shape);
+
+#[test]
+fn rows_have_names_of_their_own() {
+    let mut seen = BTreeSet::new();
+    for row in all() {
+        assert!(seen.insert(row.name), "two rows are named `{}`", row.name);
+    }
+}
