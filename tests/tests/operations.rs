@@ -23,6 +23,7 @@ use einsummable::Tensor;
 use einsummable::trace::trace;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 /// Draws of one operation, unless the environment says otherwise.
 const DRAWS: u64 = 50;
@@ -72,8 +73,8 @@ fn planned(graph: &Graph, values: &Values, within: f64, devices: usize, mixed: u
     verify(&tasks).map_err(|e| told(e.to_string()))?;
     compare(&how, &once(graph, &tasks, &inputs).map_err(told)?)?;
     // Searches are dearer than lowering: every few draws, for every count of devices in turn.
-    if seed % 3 == 0 {
-        let objective = if seed % 2 == 0 { Objective::Time } else { Objective::Bytes };
+    if seed.is_multiple_of(3) {
+        let objective = if seed.is_multiple_of(2) { Objective::Time } else { Objective::Bytes };
         let how = format!("searched for {objective:?} on {devices}");
         let told = |e: String| format!("{how}: {e}");
         let machine = Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
@@ -133,6 +134,72 @@ macro_rules! families {
 }
 
 families!(attention, compare, contract, elementwise, norm, reduce, shape);
+
+/// Methods that make tensors and need no row, with the reason.
+const NO_ROW: [(&str, &str); 6] = [
+    ("input", "every row has inputs, which the draw makes"),
+    ("parameter", "as `input`"),
+    ("constant", "as `input`: to the graph it is a parameter; ein_run's and the session's tests give values"),
+    ("named", "names a row and computes nothing"),
+    ("poisoned", "carries an error and computes nothing"),
+    ("from_einsum", "any einsum: tests/tests/random_graphs.rs and random_plans.rs draw those"),
+];
+
+/// The names of the public functions in a source file that give tensors, macros' included.
+fn makers(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, _) in source.match_indices("pub fn ") {
+        let rest = &source[at + "pub fn ".len()..];
+        let signature = &rest[..rest.find(" {\n").unwrap_or(rest.len())];
+        let name: String = signature.chars().take_while(|c| c.is_ascii_alphanumeric() || "_$".contains(*c)).collect();
+        let result = signature.split_once("->").map_or("", |(_, result)| result);
+        if !name.starts_with('$') && ["Tensor", "Self"].iter().any(|t| result.replace("TensorError", "").contains(t)) {
+            names.push(name);
+        }
+    }
+    // Rows of the macros that make methods: `exp Exp "e to the power …",`.
+    for line in source.lines() {
+        if let [name, _, doc, ..] = line.split_whitespace().collect::<Vec<_>>()[..]
+            && line.starts_with("    ")
+            && doc.starts_with('"')
+            && line.ends_with("\",")
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+fn sources(folder: &Path, found: &mut Vec<String>) {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    for path in entries.map(|e| e.expect("an entry").path()) {
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())));
+        }
+    }
+}
+
+#[test]
+fn every_method_that_makes_a_tensor_has_a_row() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/einsummable/src/tensor"), &mut files);
+    let made: BTreeSet<String> = files.iter().flat_map(|f| makers(f)).collect();
+    for known in ["exp", "matmul", "softmax", "einsum", "named"] {
+        assert!(made.contains(known), "`{known}` is not found in the source: {made:?}");
+    }
+    let rows: BTreeSet<String> =
+        all().iter().map(|r| r.name.split_whitespace().next().expect("a name").to_owned()).collect();
+    let without: BTreeSet<String> = NO_ROW.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let missing: Vec<&String> = made.iter().filter(|m| !rows.contains(*m) && !without.contains(*m)).collect();
+    assert!(missing.is_empty(), "methods of Tensor without a row in tests/src/operations/: {missing:?}");
+    let unknown: Vec<&String> = rows.iter().chain(&without).filter(|r| !made.contains(*r)).collect();
+    assert!(unknown.is_empty(), "rows or exceptions that name no method of Tensor: {unknown:?}");
+    let twice: Vec<&String> = rows.iter().filter(|r| without.contains(*r)).collect();
+    assert!(twice.is_empty(), "exceptions that have a row: {twice:?}");
+}
 
 #[test]
 fn rows_have_names_of_their_own() {

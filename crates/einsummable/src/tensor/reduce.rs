@@ -132,14 +132,27 @@ impl Tensor {
         })
     }
 
-    /// Whether any element over some axes is not 0.
-    pub fn any(&self, axes: &[i64], keepdim: bool) -> Tensor {
-        self.to(DType::Bool).reduce("any", Monoid::Max, axes, keepdim)
+    /// A fold of truths. Of no elements there is no largest, but there is a truth: `nothing`.
+    fn truth(&self, method: &'static str, monoid: Monoid, nothing: f64, axes: &[i64], keepdim: bool) -> Tensor {
+        Tensor::attempt(|| {
+            let shape = &self.ty()?.shape;
+            let folded = self.axes(method, axes)?;
+            if folded.iter().all(|&a| shape[a] > 0) {
+                return Ok(self.to(DType::Bool).reduce(method, monoid, axes, keepdim));
+            }
+            let kept: Vec<usize> = (0..shape.len()).filter(|a| !folded.contains(a)).map(|a| shape[a]).collect();
+            Ok(keep(Tensor::full(&kept, nothing, DType::Bool), shape, &folded, keepdim))
+        })
     }
 
-    /// Whether every element over some axes is not 0.
+    /// Whether any element over some axes is not 0: of no elements, none is.
+    pub fn any(&self, axes: &[i64], keepdim: bool) -> Tensor {
+        self.truth("any", Monoid::Max, 0.0, axes, keepdim)
+    }
+
+    /// Whether every element over some axes is not 0: of no elements, all are.
     pub fn all(&self, axes: &[i64], keepdim: bool) -> Tensor {
-        self.to(DType::Bool).reduce("all", Monoid::Min, axes, keepdim)
+        self.truth("all", Monoid::Min, 1.0, axes, keepdim)
     }
 }
 
