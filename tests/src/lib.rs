@@ -11,3 +11,4 @@ mod random_kernel;
 mod random_view;
 pub mod same;
 pub mod small;
+pub mod vectors;
