@@ -3,11 +3,17 @@
 //! A family is a file `tests/vectors/<family>.jsonl`, made by `tests/vectors/make/<family>.py`, and a module
 //! here whose `apply` calls the method of `Tensor` that a line names.
 
+pub mod attention;
+pub mod compare;
+pub mod contract;
 pub mod elementwise;
+pub mod norm;
+pub mod reduce;
+pub mod shape;
 
 use ein_ir::dense::{Data, Dense};
 use ein_ir::dtype::DType;
-use einsummable::Tensor;
+use einsummable::{Operand, Tensor};
 use serde_json::Value;
 use std::path::Path;
 
@@ -35,7 +41,20 @@ pub type Apply = fn(&str, &Args, &[Tensor]) -> Option<Vec<Tensor>>;
 
 /// The families, by name.
 pub fn families() -> Vec<(&'static str, Apply)> {
-    vec![("elementwise", elementwise::apply)]
+    vec![
+        ("attention", attention::apply),
+        ("compare", compare::apply),
+        ("contract", contract::apply),
+        ("elementwise", elementwise::apply),
+        ("norm", norm::apply),
+        ("reduce", reduce::apply),
+        ("shape", shape::apply),
+    ]
+}
+
+/// Tensor `n`, or the number `value` where there are fewer.
+fn second(args: &Args, x: &[Tensor], n: usize) -> Operand {
+    x.get(n).map_or_else(|| args.operand("value"), Operand::from)
 }
 
 /// The lines of a family.
@@ -120,9 +139,22 @@ impl Args {
         number(self.get(name))
     }
 
+    /// A number as an operand: a float, or an integer where it is written as one in Python.
+    pub fn operand(&self, name: &str) -> Operand {
+        match self.get(name).as_i64() {
+            Some(n) => Operand::Int(n),
+            None => Operand::Float(self.number(name)),
+        }
+    }
+
     /// A whole number.
     pub fn int(&self, name: &str) -> i64 {
         self.get(name).as_i64().unwrap_or_else(|| panic!("`{name}` of {}", self.0))
+    }
+
+    /// An extent, or another number that is not negative.
+    pub fn size(&self, name: &str) -> usize {
+        usize::try_from(self.int(name)).unwrap_or_else(|_| panic!("`{name}` of {}", self.0))
     }
 
     /// Whole numbers.

@@ -7,6 +7,7 @@ use ein_plan::options::Options;
 use ein_plan::plan::plan;
 use ein_task::machine::Machine;
 use ein_tests::computed::{Values, once};
+use ein_tests::operations::all;
 use ein_tests::vectors::{Apply, Vector, families, read};
 use einsummable::Tensor;
 use einsummable::trace::trace;
@@ -14,7 +15,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-fn compare(vector: &Vector, how: &str, found: &Values) -> Result<(), String> {
+fn agrees(vector: &Vector, how: &str, found: &Values) -> Result<(), String> {
     if found.len() != vector.outputs.len() {
         return Err(format!("{how}: {} outputs, PyTorch gives {}", found.len(), vector.outputs.len()));
     }
@@ -40,13 +41,13 @@ fn check(vector: &Vector, number: usize, apply: Apply) -> Result<(), String> {
     values.retain(|name, _| graph.find(name).is_some());
     let told = |e: String| format!("{e}\n{}", text::print(&graph));
     let reference = run(&graph, &values).map_err(|e| told(format!("the reference: {e}")))?;
-    compare(vector, "the reference", &reference).map_err(told)?;
+    agrees(vector, "the reference", &reference).map_err(told)?;
     for devices in [1, 2 + number % 7] {
         let how = format!("on {devices}");
         let machine = Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
         let plan = plan(&graph, &machine, &Options::default()).map_err(|e| told(format!("{how}: {e}")))?;
         let found = once(&plan.graph, &plan.tasks, &values).map_err(|e| told(format!("{how}: {e}")))?;
-        compare(vector, &how, &found).map_err(told)?;
+        agrees(vector, &how, &found).map_err(told)?;
     }
     Ok(())
 }
@@ -90,4 +91,22 @@ macro_rules! families {
     };
 }
 
-families!(elementwise);
+families!(attention, compare, contract, elementwise, norm, reduce, shape);
+
+/// Operations that `PyTorch` has no vectors of, with the reason.
+const NO_VECTOR: [(&str, &str); 0] = [];
+
+#[test]
+fn every_operation_has_vectors() {
+    let vectors: Vec<Vector> = families().into_iter().flat_map(|(name, _)| read(name)).collect();
+    let known: BTreeSet<&str> = vectors.iter().map(|v| v.operation.as_str()).collect();
+    let rows = all();
+    let named: BTreeSet<&str> = rows.iter().filter_map(|r| r.name.split_whitespace().next()).collect();
+    let without = |name: &str| NO_VECTOR.iter().any(|(n, _)| *n == name);
+    let missing: Vec<&&str> = named.iter().filter(|n| !known.contains(**n) && !without(n)).collect();
+    assert!(missing.is_empty(), "operations without a case in tests/vectors/: {missing:?}");
+    let unknown: Vec<&&str> = known.iter().filter(|n| !named.contains(**n)).collect();
+    assert!(unknown.is_empty(), "cases of no operation in tests/src/operations/: {unknown:?}");
+    println!("{} variants of {} operations", vectors.len(), known.len());
+    assert!(vectors.len() >= 150, "only {} variants", vectors.len());
+}

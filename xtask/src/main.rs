@@ -1,7 +1,9 @@
-//! Chores of the project: `cargo xtask ci` is what CI runs, `cargo xtask model` fetches the model of the demo.
+//! Chores of the project: `cargo xtask ci` is what CI runs, `cargo xtask model` fetches the model of the demo,
+//! `cargo xtask vectors` asks `PyTorch` whether it still computes what the tests compare with.
 
 mod ci;
 mod model;
+mod vectors;
 
 use std::process::ExitCode;
 
@@ -10,12 +12,14 @@ usage: cargo xtask <chore>
 
   ci       everything that must hold: format, lints, documentation, tests (and the model they need)
   model    fetches all-MiniLM-L6-v2 into models/ and prints the folder
+  vectors  compares the stored vectors of tests/vectors/ with what PyTorch computes now (fetches PyTorch)
 ";
 
 fn main() -> ExitCode {
     let chore = std::env::args().nth(1);
     let result = match chore.as_deref() {
         Some("ci") => ci::run(),
+        Some("vectors") => vectors::run(),
         Some("model") => model::fetch().map(|folder| println!("{}", folder.display())),
         _ => {
             eprint!("{USAGE}");

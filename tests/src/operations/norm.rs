@@ -3,14 +3,11 @@
 use super::{Draw, Drawn, Operation, rounded};
 use einsummable::Tensor;
 
-/// Something along an axis that is not empty.
+/// Something along an axis.
 fn along(d: &mut Draw, f: fn(&mut Draw, &Tensor, i64) -> Tensor) -> Drawn {
     let rank = d.rng.range(1, 4);
-    let mut shape = d.shape(rank);
-    let dtype = d.float();
+    let (shape, dtype) = (d.shape(rank), d.float());
     let axis = d.axis(rank);
-    let at = axis.rem_euclid(rank as i64) as usize;
-    shape[at] = shape[at].max(1);
     let x = d.input(&shape, dtype);
     Drawn::within(f(d, &x, axis), rounded(dtype))
 }
@@ -18,8 +15,7 @@ fn along(d: &mut Draw, f: fn(&mut Draw, &Tensor, i64) -> Tensor) -> Drawn {
 /// A tensor, its last axes, and maybe a weight and a bias of their shape.
 fn normalized(d: &mut Draw, f: fn(&Tensor, &[usize], Option<&Tensor>, Option<&Tensor>) -> Tensor) -> Drawn {
     let rank = d.rng.range(1, 4);
-    let shape = d.filled(rank);
-    let dtype = d.float();
+    let (shape, dtype) = (d.shape(rank), d.float());
     let from = d.rng.range(0, rank - 1);
     let x = d.input(&shape, dtype);
     let weight = (!d.rng.one_in(3)).then(|| d.finite(&shape[from..], dtype));

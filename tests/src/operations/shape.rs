@@ -43,9 +43,11 @@ fn other_shape(d: &mut Draw, shape: &[usize]) -> Vec<i64> {
 }
 
 fn flatten(d: &mut Draw, x: &Tensor) -> Tensor {
-    let start = d.rng.range(0, x.dim() - 1);
-    let end = d.rng.range(start, x.dim() - 1);
-    x.flatten(d.signed(start as i64, x.dim()), d.signed(end as i64, x.dim()))
+    // A number may be flattened as if it had an axis.
+    let rank = x.dim().max(1);
+    let start = d.rng.range(0, rank - 1);
+    let end = d.rng.range(start, rank - 1);
+    x.flatten(d.signed(start as i64, rank), d.signed(end as i64, rank))
 }
 
 fn permute(d: &mut Draw, x: &Tensor) -> Tensor {
@@ -169,7 +171,7 @@ pub fn rows() -> Vec<Operation> {
         Operation { name: "reshape", draw: |d| view(d, 0, |d, x| x.reshape(&other_shape(d, x.shape()))) },
         Operation { name: "reshape in a chain of views", draw: chain },
         Operation { name: "view", draw: |d| view(d, 0, |d, x| x.view(&other_shape(d, x.shape()))) },
-        Operation { name: "flatten", draw: |d| view(d, 1, flatten) },
+        Operation { name: "flatten", draw: |d| view(d, 0, flatten) },
         Operation { name: "permute", draw: |d| view(d, 0, permute) },
         Operation { name: "transpose", draw: |d| view(d, 1, |d, x| x.transpose(d.axis(x.dim()), d.axis(x.dim()))) },
         Operation { name: "t", draw: t },

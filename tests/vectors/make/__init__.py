@@ -97,7 +97,8 @@ def _stored(value):
 def _argument(value):
     if isinstance(value, (list, tuple)):
         return [_argument(v) for v in value]
-    return _number(value, "f64") if isinstance(value, float) else value
+    # A float stays one: 2.0 and 2 promote differently.
+    return value if not isinstance(value, float) or math.isfinite(value) else _number(value, "f64")
 
 
 def case(operation, variant, function, *inputs, within=None, near=None, exact=False, **args):

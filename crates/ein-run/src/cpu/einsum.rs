@@ -157,6 +157,18 @@ impl<'a> Job<'a> {
         while at < outputs {
             let n = BLOCK.min(outputs - at);
             lanes.advance(n);
+            if !self.e.folds() {
+                // Stored as it is: added to a sum of nothing, -0 would become 0.
+                let join = lanes.evaluate(&base, &self.indices);
+                if same {
+                    store(join, n, result.dtype(0), result.bytes(0), at);
+                } else {
+                    cast(join, &mut value, self.target, n);
+                    store(&value, n, result.dtype(0), result.bytes(0), at);
+                }
+                at += n;
+                continue;
+            }
             self.state.start(n, points);
             for pass in 0..self.state.passes() {
                 let mut odometer = Odometer::new(extents.clone());
@@ -176,11 +188,7 @@ impl<'a> Job<'a> {
                 }
                 self.state.end(pass, n, points);
             }
-            if self.e.folds() {
-                self.state.store(n, result, at);
-            } else {
-                store(self.state.first(), n, result.dtype(0), result.bytes(0), at);
-            }
+            self.state.store(n, result, at);
             at += n;
         }
     }

@@ -71,11 +71,6 @@ impl State {
         identity(two, Fold::Sum, acc, n);
     }
 
-    /// The first field, before it is stored.
-    pub(crate) fn first(&self) -> &Lane {
-        &self.fields[0]
-    }
-
     /// Adds one value to each of `n` results.
     pub(crate) fn add(&mut self, pass: usize, value: &Lane, n: usize) {
         let fold = self.fold(pass);

@@ -113,8 +113,9 @@ fn pair(method: &'static str, kind: Kind, function: Binary, left: &Operand, righ
         if kind == Kind::Float && !dtype.is_float() {
             dtype = DType::F32;
         }
-        // A number keeps its digits: 16-bit floats meet it in f32 and round once.
-        let inner = if scalar { dtype.accumulator() } else { dtype };
+        // A number keeps its digits: 16-bit floats meet it in f32 and round once. What is compared with it has
+        // been rounded, and so is the number.
+        let inner = if scalar && kind != Kind::Compare { dtype.accumulator() } else { dtype };
         map(method, &tensors, |e, rows| {
             let mut rows = rows.iter();
             let mut row = |e: &mut Expr, o: &Operand| match o {

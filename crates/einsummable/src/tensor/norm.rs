@@ -36,6 +36,9 @@ impl Tensor {
         Tensor::attempt(|| {
             let dtype = self.float_type(method)?;
             let at = self.axis(method, axis)?;
+            if self.shape()[at] == 0 {
+                return Ok(self.clone());
+            }
             let wide = dtype.accumulator();
             let stats = fold("softmax_stats", self, &[at], Monoid::SoftMax, wide, |e, x| Ok(e.cast(x, wide)))?;
             let rank = self.dim();
@@ -71,6 +74,10 @@ impl Tensor {
         Tensor::attempt(|| {
             let dtype = self.float_type("logsumexp")?;
             let at = self.axis("logsumexp", axis)?;
+            if self.shape()[at] == 0 {
+                let empty = self.sum(&[axis], keepdim);
+                return Ok(Tensor::full(empty.shape(), f64::NEG_INFINITY, dtype));
+            }
             let wide = dtype.accumulator();
             let stats = fold("softmax_stats", self, &[at], Monoid::SoftMax, wide, |e, x| Ok(e.cast(x, wide)))?;
             let rank = self.dim() - 1;
@@ -78,7 +85,11 @@ impl Tensor {
             let accesses = vec![stacked(rank, 0), stacked(rank, 1)];
             let y = map_over("logsumexp", &shape, accesses, &[&stats, &stats], |e, r| {
                 let log = e.unary(Unary::Log, r[1])?;
-                let y = e.binary(Binary::Add, r[0], log)?;
+                let sum = e.binary(Binary::Add, r[0], log)?;
+                // Beside an infinite element the others are nothing; their difference to it is no number.
+                let infinity = e.float(f64::INFINITY, wide);
+                let infinite = e.binary(Binary::Eq, r[0], infinity)?;
+                let y = e.select(infinite, r[0], sum)?;
                 Ok(e.cast(y, dtype))
             })?;
             Ok(super::reduce::keep(y, self.shape(), &[at], keepdim))
@@ -115,6 +126,9 @@ impl Tensor {
     pub fn layer_norm(&self, normalized: &[usize], weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
         Tensor::attempt(|| {
             let (dtype, axes) = self.normalized("layer_norm", normalized, &[weight, bias])?;
+            if normalized.contains(&0) {
+                return Ok(self.clone());
+            }
             let stats = moments(self, &axes)?;
             let shape = self.shape();
             let kept = shape.len() - axes.len();

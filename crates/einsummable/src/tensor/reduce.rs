@@ -119,6 +119,10 @@ impl Tensor {
             }
             let axes = self.axes("var", axes)?;
             let count: usize = axes.iter().map(|&a| self.shape()[a]).product();
+            if count == 0 {
+                // Of nothing there is no mean either: 0 / 0.
+                return Ok(self.mean(&axes.iter().map(|&a| a as i64).collect::<Vec<_>>(), keepdim));
+            }
             let moments = moments(self, &axes)?;
             // The biased variance, at index 1 of the last axis, times count / (count - correction).
             let factor = count as f64 / (count as f64 - correction).max(0.0);
@@ -137,20 +141,23 @@ impl Tensor {
         Tensor::attempt(|| {
             let shape = &self.ty()?.shape;
             let folded = self.axes(method, axes)?;
-            if folded.iter().all(|&a| shape[a] > 0) {
-                return Ok(self.to(DType::Bool).reduce(method, monoid, axes, keepdim));
-            }
-            let kept: Vec<usize> = (0..shape.len()).filter(|a| !folded.contains(a)).map(|a| shape[a]).collect();
-            Ok(keep(Tensor::full(&kept, nothing, DType::Bool), shape, &folded, keepdim))
+            let truth = if folded.iter().all(|&a| shape[a] > 0) {
+                self.to(DType::Bool).reduce(method, monoid, axes, keepdim)
+            } else {
+                let kept: Vec<usize> = (0..shape.len()).filter(|a| !folded.contains(a)).map(|a| shape[a]).collect();
+                keep(Tensor::full(&kept, nothing, DType::Bool), shape, &folded, keepdim)
+            };
+            // PyTorch keeps `u8`, which was its bool once.
+            Ok(if self.dtype() == DType::U8 { truth.to(DType::U8) } else { truth })
         })
     }
 
-    /// Whether any element over some axes is not 0: of no elements, none is.
+    /// Whether any element over some axes is not 0: of no elements, none is. A bool, or `U8` of `U8`.
     pub fn any(&self, axes: &[i64], keepdim: bool) -> Tensor {
         self.truth("any", Monoid::Max, 0.0, axes, keepdim)
     }
 
-    /// Whether every element over some axes is not 0: of no elements, all are.
+    /// Whether every element over some axes is not 0: of no elements, all are. A bool, or `U8` of `U8`.
     pub fn all(&self, axes: &[i64], keepdim: bool) -> Tensor {
         self.truth("all", Monoid::Min, 1.0, axes, keepdim)
     }

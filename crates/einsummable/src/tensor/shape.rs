@@ -39,9 +39,12 @@ impl Tensor {
         self.reshape(shape)
     }
 
-    /// Axes `start` to `end` (both included) made one.
+    /// Axes `start` to `end` (both included) made one. A number becomes a vector of one element.
     pub fn flatten(&self, start: i64, end: i64) -> Tensor {
         Tensor::attempt(|| {
+            if self.ty()?.shape.is_empty() && [start, end].iter().all(|n| (-1..=0).contains(n)) {
+                return Ok(self.reshape(&[1]));
+            }
             let (start, end) = (self.axis("flatten", start)?, self.axis("flatten", end)?);
             if start > end {
                 return Err(self.shape_error("flatten", format!("axis {start} comes after axis {end}")));
