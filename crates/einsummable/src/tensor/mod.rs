@@ -18,16 +18,26 @@
 //! assert!(wrong.check().unwrap_err().to_string().starts_with("matmul of [8, 32], [8, 16]: axis -1"));
 //! ```
 
+pub mod adaptive;
 pub mod attention;
+mod axes;
 pub mod contract;
+pub mod conv;
+pub mod conv_transpose;
 pub mod error;
 pub(crate) mod map;
 pub mod norm;
 pub mod operand;
 mod operators;
+pub mod pad;
+mod parts;
+pub mod pool;
 pub mod promote;
 pub mod reduce;
+mod repeat;
 pub mod shape;
+pub mod unfold;
+pub mod window;
 
 pub use error::TensorError;
 pub use operand::Operand;

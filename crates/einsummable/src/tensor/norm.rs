@@ -17,7 +17,7 @@ fn statistic(rank: usize, axis: usize, which: i64) -> Access {
 }
 
 impl Tensor {
-    fn float_type(&self, method: &'static str) -> Result<DType, TensorError> {
+    pub(crate) fn float_type(&self, method: &'static str) -> Result<DType, TensorError> {
         let dtype = self.ty()?.dtype;
         if dtype.is_float() {
             Ok(dtype)

@@ -172,11 +172,16 @@ impl Tensor {
         })
     }
 
-    /// The order of some axes reversed.
+    /// The order of some axes reversed; of none when none is named.
     pub fn flip(&self, axes: &[i64]) -> Tensor {
-        axes.iter().fold(self.clone(), |t, &axis| {
-            let extent = t.size(axis);
-            t.strided("flip", axis, extent.saturating_sub(1), -1, extent)
+        Tensor::attempt(|| {
+            if axes.is_empty() {
+                return Ok(self.clone());
+            }
+            Ok(self.axes("flip", axes)?.into_iter().fold(self.clone(), |t, axis| {
+                let extent = t.shape()[axis];
+                t.strided("flip", axis as i64, extent.saturating_sub(1), -1, extent)
+            }))
         })
     }
 
@@ -194,68 +199,15 @@ impl Tensor {
         })
     }
 
-    /// The tensors one after the other along an axis. They must have one type.
-    pub fn cat(tensors: &[&Tensor], axis: i64) -> Tensor {
-        Tensor::attempt(|| {
-            let Some(first) = tensors.first() else {
-                let reason = "needs one tensor or more".into();
-                return Err(TensorError::Shape { operation: "cat", shapes: vec![], reason });
-            };
-            let at = first.axis("cat", axis)?;
-            let mut dtypes = Vec::new();
-            for t in tensors {
-                dtypes.push(t.ty()?.dtype);
-            }
-            if dtypes.iter().any(|d| *d != dtypes[0]) {
-                let reason = "all parts must have one type; convert with `.to`".into();
-                return Err(TensorError::Type { operation: "cat", dtypes, reason });
-            }
-            if tensors.len() == 1 {
-                return Ok((*first).clone());
-            }
-            Tensor::row_view("cat", View::Concat { axis: at }, tensors)
-        })
-    }
-
-    /// The tensors, all of one shape, along a new axis.
-    pub fn stack(tensors: &[&Tensor], axis: i64) -> Tensor {
-        let parts: Vec<Tensor> = tensors.iter().map(|t| t.unsqueeze(axis)).collect();
-        Tensor::cat(&parts.iter().collect::<Vec<_>>(), axis)
-    }
-
-    /// `value` around the tensor. As in `torch.nn.functional.pad`, `padding` lists (before, after) of the
-    /// last axis first; negative numbers take elements away.
-    pub fn pad(&self, padding: &[(i64, i64)], value: f64) -> Tensor {
-        Tensor::attempt(|| {
-            let own = self.ty()?.shape.clone();
-            if padding.len() > own.len() {
-                let reason = format!("{} pairs of padding for {} axes", padding.len(), own.len());
-                return Err(self.shape_error("pad", reason));
-            }
-            let mut x = self.clone();
-            let (mut before, mut after) = (vec![0; own.len()], vec![0; own.len()]);
-            for (n, &(lo, hi)) in padding.iter().enumerate() {
-                let axis = own.len() - 1 - n;
-                let (cut_lo, cut_hi) = ((-lo).max(0) as usize, (-hi).max(0) as usize);
-                let Some(left) = own[axis].checked_sub(cut_lo + cut_hi) else {
-                    let reason = format!("padding ({lo}, {hi}) takes more than the {} of axis {axis}", own[axis]);
-                    return Err(self.shape_error("pad", reason));
-                };
-                x = x.narrow(axis as i64, cut_lo, left);
-                before[axis] = lo.max(0) as usize;
-                after[axis] = hi.max(0) as usize;
-            }
-            if before.iter().chain(&after).all(|&n| n == 0) {
-                return Ok(x);
-            }
-            Tensor::row_view("pad", View::Pad { before, after, value: value.to_bits() }, &[&x])
-        })
-    }
-
-    /// Elements moved along some axes, those that leave one end coming in at the other.
+    /// Elements moved along some axes, those that leave one end coming in at the other; by one shift along all elements
+    /// in order when no axis is named.
     pub fn roll(&self, shifts: &[i64], axes: &[i64]) -> Tensor {
         Tensor::attempt(|| {
             let own = self.ty()?.shape.clone();
+            if axes.is_empty() && shifts.len() == 1 {
+                let shape: Vec<i64> = own.iter().map(|&n| n as i64).collect();
+                return Ok(self.reshape(&[-1]).roll(shifts, &[0]).reshape(&shape));
+            }
             if shifts.len() != axes.len() {
                 let reason = format!("{} shifts for {} axes", shifts.len(), axes.len());
                 return Err(self.shape_error("roll", reason));
@@ -264,7 +216,7 @@ impl Tensor {
             for (&shift, &axis) in shifts.iter().zip(axes) {
                 let at = self.axis("roll", axis)?;
                 let extent = own[at].max(1) as i64;
-                full[at] = (full[at] as i64 + shift).rem_euclid(extent) as usize;
+                full[at] = (full[at] as i64 + shift.rem_euclid(extent)).rem_euclid(extent) as usize;
             }
             if full.iter().all(|&s| s == 0) {
                 return Ok(self.clone());

@@ -6,6 +6,7 @@ mod models;
 mod ops;
 mod rules;
 mod sessions;
+mod windows;
 
 use ein_ir::reference;
 use einsummable::{DType, Dense, Tensor, trace};
