@@ -7,8 +7,11 @@
 pub mod attention;
 pub mod compare;
 pub mod contract;
+pub mod conv;
 pub mod elementwise;
 pub mod norm;
+pub mod pool;
+pub mod rearrange;
 pub mod reduce;
 pub mod shape;
 
@@ -53,8 +56,11 @@ pub fn families() -> Vec<(&'static str, Vec<Operation>)> {
         ("attention", attention::rows()),
         ("compare", compare::rows()),
         ("contract", contract::rows()),
+        ("conv", conv::rows()),
         ("elementwise", elementwise::rows()),
         ("norm", norm::rows()),
+        ("pool", pool::rows()),
+        ("rearrange", rearrange::rows()),
         ("reduce", reduce::rows()),
         ("shape", shape::rows()),
     ]

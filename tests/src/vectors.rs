@@ -6,13 +6,17 @@
 pub mod attention;
 pub mod compare;
 pub mod contract;
+pub mod conv;
 pub mod elementwise;
 pub mod norm;
+pub mod pool;
+pub mod rearrange;
 pub mod reduce;
 pub mod shape;
 
 use ein_ir::dense::{Data, Dense};
 use ein_ir::dtype::DType;
+use einsummable::tensor::window::PerAxis;
 use einsummable::{Operand, Tensor};
 use serde_json::Value;
 use std::path::Path;
@@ -45,8 +49,11 @@ pub fn families() -> Vec<(&'static str, Apply)> {
         ("attention", attention::apply),
         ("compare", compare::apply),
         ("contract", contract::apply),
+        ("conv", conv::apply),
         ("elementwise", elementwise::apply),
         ("norm", norm::apply),
+        ("pool", pool::apply),
+        ("rearrange", rearrange::apply),
         ("reduce", reduce::apply),
         ("shape", shape::apply),
     ]
@@ -127,6 +134,26 @@ impl Args {
     /// A text.
     pub fn text(&self, name: &str) -> &str {
         self.get(name).as_str().unwrap_or_else(|| panic!("`{name}` of {}", self.0))
+    }
+
+    /// A text, if that is what it is.
+    pub fn word(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str)
+    }
+
+    /// A bool, or `default` where there is none.
+    pub fn flag_or(&self, name: &str, default: bool) -> bool {
+        if self.has(name) { self.flag(name) } else { default }
+    }
+
+    /// An extent, or `default` where there is none.
+    pub fn size_or(&self, name: &str, default: usize) -> usize {
+        if self.has(name) { self.size(name) } else { default }
+    }
+
+    /// One number for all spatial axes or one for each, or `default` where there is none.
+    pub fn each(&self, name: &str, default: usize) -> PerAxis {
+        if self.has(name) { PerAxis::from(self.sizes(name).as_slice()) } else { default.into() }
     }
 
     /// A type.

@@ -133,7 +133,7 @@ macro_rules! families {
     };
 }
 
-families!(attention, compare, contract, elementwise, norm, reduce, shape);
+families!(attention, compare, contract, conv, elementwise, norm, pool, rearrange, reduce, shape);
 
 /// Methods that make tensors and need no row, with the reason.
 const NO_ROW: [(&str, &str); 6] = [
