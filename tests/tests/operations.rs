@@ -133,7 +133,20 @@ macro_rules! families {
     };
 }
 
-families!(attention, compare, contract, conv, elementwise, norm, pool, rearrange, reduce, shape);
+// One line a family.
+#[rustfmt::skip]
+families!(
+    attention,
+    compare,
+    contract,
+    conv,
+    elementwise,
+    norm,
+    pool,
+    rearrange,
+    reduce,
+    shape,
+);
 
 /// Methods that make tensors and need no row, with the reason.
 const NO_ROW: [(&str, &str); 6] = [

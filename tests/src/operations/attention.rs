@@ -28,8 +28,13 @@ fn attention(d: &mut Draw, rank: usize, group: usize, options: &dyn Fn(&mut Draw
     let k = d.finite(&shape(&lead_kv, [keys, dim]), dtype);
     let v = d.finite(&shape(&lead_kv, [keys, value]), dtype);
     let form = options(d, [batch, heads * group, queries, keys], dtype);
-    let options =
-        AttentionOptions { mask: form.mask.as_ref(), is_causal: form.causal, scale: form.scale, enable_gqa: group > 1 };
+    let options = AttentionOptions {
+        mask: form.mask.as_ref(),
+        is_causal: form.causal,
+        scale: form.scale,
+        enable_gqa: group > 1,
+        ..AttentionOptions::default()
+    };
     Drawn::within(q.scaled_dot_product_attention(&k, &v, &options), rounded(dtype))
 }
 

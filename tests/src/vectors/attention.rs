@@ -13,6 +13,7 @@ pub fn apply(operation: &str, args: &Args, x: &[Tensor]) -> Option<Vec<Tensor>> 
                 is_causal: flag("is_causal"),
                 scale: args.has("scale").then(|| args.number("scale")),
                 enable_gqa: flag("enable_gqa"),
+                ..AttentionOptions::default()
             };
             x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
         }
