@@ -13,7 +13,7 @@ use ein_run::{Executor, ParameterSource};
 use ein_task::machine::Machine;
 use ein_task::units::Bytes;
 use ein_tests::same::one_difference;
-use einsummable::models::{Folder, Llama, ModelConfig, sentence};
+use einsummable::models::{Decoder, Folder, ModelConfig, sentence};
 use einsummable::nn::Module;
 use einsummable::weights::Weights;
 use einsummable::{Tensor, trace};
@@ -67,10 +67,10 @@ fn run(plan: &Plan, weights: &Weights, inputs: &BTreeMap<String, Dense>) -> BTre
 /// One to eight devices, planned for time where they are even in number and for bytes where they are odd.
 fn llama(name: &str) {
     let folder = Folder::open(&fixture(name).join("model")).expect("it is stored");
-    let ModelConfig::Llama(config) = &folder.config else { panic!("{name} is a Llama") };
+    let ModelConfig::Decoder(config) = &folder.config else { panic!("{name} is a Llama") };
     let expected = json(&fixture(name).join("expected.json"));
     let input = Tensor::input("input_ids", [3, 7], DType::I64);
-    let graph = trace(&[("logits", &Llama::new(config).forward(&input))]).expect("a model").graph;
+    let graph = trace(&[("logits", &Decoder::new(config).forward(&input))]).expect("a model").graph;
     let inputs = BTreeMap::from([("input_ids".to_owned(), Dense::i64([3, 7], ids(&expected["input_ids"])))]);
     for devices in 1..=8 {
         let objective = [Objective::Time, Objective::Bytes][devices % 2];
@@ -98,7 +98,7 @@ fn minilm_embeds_as_stored() {
         return;
     };
     let folder = Folder::open(Path::new(&path)).unwrap_or_else(|e| panic!("EIN_MINILM: {e}"));
-    let ModelConfig::Bert(config) = &folder.config else { panic!("EIN_MINILM holds another model") };
+    let ModelConfig::Encoder(config) = &folder.config else { panic!("EIN_MINILM holds another model") };
     let stored = json(&fixture("minilm/sentences.json"));
     let list = |key: &str| stored[key].as_array().unwrap_or_else(|| panic!("`{key}` is a list")).clone();
     let texts: Vec<Vec<i64>> = list("token_ids").iter().map(ids).collect();
@@ -108,7 +108,7 @@ fn minilm_embeds_as_stored() {
     let pipeline = folder.pipeline().expect("a sentence model");
     let out = sentence::embedding(config, &pipeline, texts.len(), longest);
     let graph = trace(&[("embedding", &out)]).expect("a model").graph;
-    let (input, mask) = sentence::inputs(&texts, texts.len(), longest, config.dtype);
+    let (input, mask) = sentence::inputs(config, &texts, texts.len(), longest);
     let inputs = BTreeMap::from([(sentence::IDS.to_owned(), input), (sentence::MASK.to_owned(), mask)]);
     let small = Options { memory: Bytes::parse("40MiB"), ..Options::default() };
     let bytes = Options { objective: Objective::Bytes, ..Options::default() };

@@ -25,7 +25,7 @@ use ein_tests::choices::{by_label, cut, drawn, even, held};
 use ein_tests::computed::once;
 use ein_tests::same::difference;
 use ein_tests::small;
-use einsummable::models::{Llama, LlamaConfig};
+use einsummable::models::{Decoder, DecoderConfig};
 use einsummable::nn::Module;
 use einsummable::workloads::workload;
 use einsummable::{Tensor, trace};
@@ -277,9 +277,9 @@ fn j9_data_parallel_loses() {
 /// K1: a Llama of sizes that nothing divides, forward.
 #[test]
 fn k1_a_llama_that_nothing_divides() {
-    let config = LlamaConfig { dtype: DType::F32, ..LlamaConfig::of_sizes(20, 5, 1, 53, 1, 97) };
+    let config = DecoderConfig { dtype: DType::F32, ..DecoderConfig::of_sizes(20, 5, 1, 53, 1, 97) };
     let ids = Tensor::input("ids", [3, 7], DType::I64);
-    let graph = trace(&[("logits", &Llama::new(&config).forward(&ids))]).expect("a model").graph;
+    let graph = trace(&[("logits", &Decoder::new(&config).forward(&ids))]).expect("a model").graph;
     let inputs = small::inputs(&graph, 2);
     let expected = run(&graph, &inputs).expect("the reference runs");
     for devices in 1..=8 {

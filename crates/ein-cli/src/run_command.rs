@@ -12,7 +12,7 @@ use ein_run::ParameterSource;
 use ein_task::units::{Bytes, Seconds};
 use einsummable::embed::{EmbedError, Embedder};
 use einsummable::generate::{GenerateError, Generator};
-use einsummable::models::{Folder, LlamaConfig, ModelConfig};
+use einsummable::models::{CausalLm, Folder, ModelConfig};
 use einsummable::tokenizer::Tokenizer;
 use einsummable::{Compiled, Session, SessionError, synthetic};
 use serde_json::{Value, json};
@@ -44,18 +44,23 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         )));
     }
     let folder = Folder::open(path).map_err(Failure::request)?;
-    match &folder.config {
-        ModelConfig::Bert(_) => match args.new_tokens {
+    match (&folder.config, folder.config.causal_lm()) {
+        (ModelConfig::Encoder(_), _) => match args.new_tokens {
             Some(n) => Err(Failure::request(format!(
                 "--new-tokens {n}: {} is a sentence model, which embeds texts and does not continue them; leave the option out",
                 args.model
             ))),
             None => embed(args, &session, path),
         },
-        ModelConfig::Llama(config) => {
+        (_, Some(config)) => {
             let tokenizer = folder.tokenizer().map_err(Failure::request)?;
             generate(args, &session, config, &folder.weights, &Words::Tokenizer(Box::new(tokenizer)))
         }
+        (config, None) => Err(Failure::request(format!(
+            "{}: a {} neither embeds nor continues texts; `ein plan` and `ein explain` take it",
+            args.model,
+            config.architecture()
+        ))),
     }
 }
 
@@ -107,7 +112,7 @@ fn embed(args: &RunArgs, session: &Session, folder: &Path) -> Result<(), Failure
 fn generate(
     args: &RunArgs,
     session: &Session,
-    config: &LlamaConfig,
+    config: &dyn CausalLm,
     weights: &dyn ParameterSource,
     words: &Words,
 ) -> Result<(), Failure> {
@@ -119,10 +124,10 @@ fn generate(
     if let Some((text, _)) = args.text.iter().zip(&prompts).find(|(_, tokens)| tokens.is_empty()) {
         return Err(Failure::request(format!("--text {text:?} has no token; a prompt needs at least one")));
     }
-    if capacity > config.max_position_embeddings {
+    if capacity > config.max_positions() {
         return Err(Failure::request(format!(
             "the longest text has {longest} tokens and {new_tokens} more are asked for, but the model has {} positions",
-            config.max_position_embeddings
+            config.max_positions()
         )));
     }
     let progress = Progress::start("planning and loading");

@@ -3,10 +3,9 @@
 use crate::args::Source;
 use crate::failure::Failure;
 use ein_ir::graph::Graph;
-use einsummable::models::{Bert, Llama, ModelConfig, Pipeline, sentence};
-use einsummable::nn::Module;
+use einsummable::models::{ModelConfig, Pipeline, sentence};
+use einsummable::trace;
 use einsummable::workloads::{FORMS, workload};
-use einsummable::{DType, Tensor, trace};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -28,7 +27,7 @@ pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
         let config = folder.map_or(path.to_path_buf(), |f| f.join("config.json"));
         let parsed = ModelConfig::parse(&read(&config).map_err(Failure::request)?)
             .map_err(|e| Failure::request(format!("{}: {e}", config.display())))?;
-        let (batch, sequence) = batch_seq(source.batch_seq.as_deref().unwrap_or(BATCH_SEQ))?;
+        let (batch, sequence) = sizes(&parsed, source.batch_seq.as_deref())?;
         let graph = forward(&parsed, folder, batch, sequence)?;
         return Ok((name, graph));
     }
@@ -65,20 +64,28 @@ fn nothing_there(name: &str) -> String {
 
 /// The forward graph of a model. A sentence model's folder says how its tokens become one vector.
 fn forward(config: &ModelConfig, folder: Option<&Path>, batch: usize, sequence: usize) -> Result<Graph, Failure> {
-    let ids = Tensor::input(sentence::IDS, [batch, sequence], DType::I64);
-    let traced = match config {
-        ModelConfig::Llama(config) => trace(&[("logits", &Llama::new(config).forward(&ids))]),
-        ModelConfig::Bert(config) => {
-            if let Some(folder) = folder.filter(|f| f.join("modules.json").is_file()) {
-                let pipeline = Pipeline::read(folder).map_err(Failure::request)?;
-                trace(&[("embedding", &sentence::embedding(config, &pipeline, batch, sequence))])
-            } else {
-                let mask = Tensor::input(sentence::MASK, [batch, 1, 1, sequence], config.dtype);
-                trace(&[("hidden", &Bert::new(config).forward(&ids, &mask))])
-            }
+    let pipeline = folder.filter(|f| f.join("modules.json").is_file());
+    let (name, output) = match (config, pipeline) {
+        (ModelConfig::Encoder(config), Some(folder)) => {
+            let pipeline = Pipeline::read(folder).map_err(Failure::request)?;
+            ("embedding", sentence::embedding(config, &pipeline, batch, sequence))
         }
+        _ => config.outputs(batch, sequence),
     };
-    Ok(traced.map_err(Failure::request)?.graph)
+    Ok(trace(&[(name, &output)]).map_err(Failure::request)?.graph)
+}
+
+/// Batch and sequence, of which a model of images knows its own.
+fn sizes(config: &ModelConfig, asked: Option<&str>) -> Result<(usize, usize), Failure> {
+    let ModelConfig::Vit(vit) = config else { return batch_seq(asked.unwrap_or(BATCH_SEQ)) };
+    let own = vit.sequence();
+    let Some(asked) = asked else { return Ok((1, own)) };
+    let (batch, sequence) = batch_seq(asked)?;
+    if sequence == own {
+        return Ok((batch, own));
+    }
+    let why = format!("its images of {:?} are sequences of {own}; write {batch}x{own}", vit.image_size);
+    Err(Failure::request(format!("--batch-seq {asked}: the model is a {}; {why}", config.architecture())))
 }
 
 fn batch_seq(text: &str) -> Result<(usize, usize), Failure> {

@@ -1,6 +1,6 @@
 //! Sentence embeddings: texts in, one vector each out.
 
-use crate::models::{Architecture, BertConfig, Folder, FolderError, ModelConfig, Pipeline, sentence};
+use crate::models::{Architecture, EncoderConfig, Folder, FolderError, ModelConfig, Pipeline, sentence};
 use crate::session::{Compiled, Session, SessionError};
 use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::weights::Weights;
@@ -13,7 +13,7 @@ pub enum EmbedError {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The folder holds another kind of model.
-    #[error("a {} makes no sentence embeddings; a {} is needed", found.name(), Architecture::Bert.name())]
+    #[error("a {found} makes no sentence embeddings; an encoder such as BertModel is needed")]
     Architecture {
         /// The architecture.
         found: Architecture,
@@ -29,7 +29,7 @@ pub enum EmbedError {
 /// A sentence model of a folder, planned for batches as they come.
 pub struct Embedder {
     session: Session,
-    config: BertConfig,
+    config: EncoderConfig,
     weights: Weights,
     tokenizer: Tokenizer,
     pipeline: Pipeline,
@@ -42,11 +42,13 @@ impl Embedder {
     pub fn open(session: &Session, folder: &Path) -> Result<Self, EmbedError> {
         let folder = Folder::open(folder)?;
         let config = match &folder.config {
-            ModelConfig::Bert(config) => config.clone(),
-            other @ ModelConfig::Llama(_) => return Err(EmbedError::Architecture { found: other.architecture() }),
+            ModelConfig::Encoder(config) => config.clone(),
+            other @ (ModelConfig::Decoder(_) | ModelConfig::Gpt2(_) | ModelConfig::Vit(_)) => {
+                return Err(EmbedError::Architecture { found: other.architecture() });
+            }
         };
         let pipeline = folder.pipeline()?;
-        let most = pipeline.max_seq_length.unwrap_or(usize::MAX).min(config.max_position_embeddings);
+        let most = pipeline.max_seq_length.unwrap_or(usize::MAX).min(config.max_tokens());
         let tokenizer = folder.tokenizer()?.truncated(most)?;
         let weights = folder.weights;
         Ok(Self { session: session.clone(), config, weights, tokenizer, pipeline, ready: None })
@@ -93,7 +95,7 @@ impl Embedder {
                 ready.insert((ids.len(), longest, compiled))
             }
         };
-        let (input, mask) = sentence::inputs(ids, *batch, *length, self.config.dtype);
+        let (input, mask) = sentence::inputs(&self.config, ids, *batch, *length);
         let outputs = compiled.run([(sentence::IDS, input), (sentence::MASK, mask)])?;
         let values = outputs["embedding"].to_f64();
         let row = |r: &[f64]| r.iter().map(|&v| v as f32).collect();

@@ -1,6 +1,6 @@
 //! Greedy text generation. Each token recomputes what came before it; one plan serves every length.
 
-use crate::models::{Llama, LlamaConfig};
+use crate::models::CausalLm;
 use crate::session::{Compiled, Session, SessionError};
 use crate::tensor::Tensor;
 use ein_ir::dense::Dense;
@@ -50,7 +50,7 @@ pub enum GenerateError {
     Session(#[from] SessionError),
 }
 
-/// A Llama that continues token sequences of up to a fixed capacity.
+/// A model that continues token sequences of up to a fixed capacity.
 pub struct Generator {
     compiled: Compiled,
     capacity: usize,
@@ -63,18 +63,18 @@ impl Generator {
     /// attention does not look.
     pub fn new(
         session: &Session,
-        config: &LlamaConfig,
+        config: &dyn CausalLm,
         weights: &dyn ParameterSource,
         capacity: usize,
     ) -> Result<Self, GenerateError> {
-        if !(1..=config.max_position_embeddings).contains(&capacity) {
-            return Err(GenerateError::Positions { capacity, most: config.max_position_embeddings });
+        if !(1..=config.max_positions()).contains(&capacity) {
+            return Err(GenerateError::Positions { capacity, most: config.max_positions() });
         }
         let ids = Tensor::input("input_ids", [1, capacity], DType::I64);
         let position = Tensor::input("position", [1], DType::I64);
-        let logits = Llama::new(config).next_token(&ids, &position);
+        let logits = config.next_token(&ids, &position);
         let compiled = session.compile_with(&[("logits", &logits)], weights)?;
-        Ok(Self { compiled, capacity, vocab: config.vocab_size, ends: config.eos_token_ids.clone() })
+        Ok(Self { compiled, capacity, vocab: config.vocab_size(), ends: config.eos_token_ids().to_vec() })
     }
 
     /// The plan and the last run's figures.

@@ -1,7 +1,7 @@
 //! Models that need no file: sizes of a small Llama, weights from a seed.
 
-use crate::models::LlamaConfig;
-use crate::nn::rotary::{Rotary, Scaling};
+use crate::models::DecoderConfig;
+use crate::nn::rotary::Rotary;
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
 use ein_ir::graph::TensorType;
@@ -15,12 +15,12 @@ pub struct SyntheticWeights {
 }
 
 /// The configuration of a small Llama and its weights.
-pub fn llama(seed: u64) -> (LlamaConfig, SyntheticWeights) {
-    let config = LlamaConfig {
+pub fn llama(seed: u64) -> (DecoderConfig, SyntheticWeights) {
+    let config = DecoderConfig {
         dtype: DType::F32,
         max_position_embeddings: 512,
-        rotary: Rotary { theta: 10_000.0, scaling: Scaling::None },
-        ..LlamaConfig::of_sizes(64, 8, 4, 172, 2, 256)
+        rotary: Rotary::new(10_000.0),
+        ..DecoderConfig::of_sizes(64, 8, 4, 172, 2, 256)
     };
     (config, SyntheticWeights::new(seed))
 }

@@ -1,11 +1,14 @@
 //! Weights from safetensors files, read by slice: only the bytes of the region that is asked for, straight
 //! into the caller's buffer.
 
+pub mod part;
+
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
 use ein_ir::graph::{Graph, TensorType};
 use ein_ir::op::InputKind;
-use ein_ir::region::{Region, strides};
+use ein_ir::region::{Interval, Region, strides};
+use part::Part;
 use safetensors::tensor::{Dtype, TensorInfo};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +33,36 @@ pub enum WeightError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// The index names a file that cannot be read.
+    #[error("{path}: {source}; the index says that tensor `{tensor}` is in this file", path = path.display())]
+    IndexFile {
+        /// The file.
+        path: PathBuf,
+        /// A tensor that should be in it.
+        tensor: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The bytes of a tensor cannot be read.
+    #[error("{path}: tensor `{tensor}` cannot be read: {source}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Two files have one tensor.
+    #[error("tensor `{tensor}` is in {first} and in {second}", first = first.display(), second = second.display())]
+    Twice {
+        /// The tensor.
+        tensor: String,
+        /// One file.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
     },
     /// The file is something else.
     #[error("{path} is not a safetensors file: {reason}", path = path.display())]
@@ -60,16 +93,20 @@ pub enum WeightError {
         tensor: String,
     },
     /// A tensor that the model needs is not there.
-    #[error("the weights have no tensor `{tensor}`{}", hint(near))]
+    #[error("{path} has no tensor `{tensor}`{}", hint(near), path = path.display())]
     Missing {
+        /// The file, or the folder if there are several.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// Tensors with similar names.
         near: Vec<String>,
     },
     /// A tensor has another shape than the model says.
-    #[error("tensor `{tensor}` is {found:?} in the weights, but the model needs {expected:?}")]
+    #[error("{path}: tensor `{tensor}` is {found:?}, but the model needs {expected:?}", path = path.display())]
     Shape {
+        /// The file.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// Its shape.
@@ -79,9 +116,12 @@ pub enum WeightError {
     },
     /// A tensor holds whole numbers where the model computes with fractions.
     #[error(
-        "tensor `{tensor}` is {found} in the weights, but the model needs {expected}; quantized weights are not supported"
+        "{path}: tensor `{tensor}` is {found}, but the model needs {expected}; quantized weights are not supported",
+        path = path.display()
     )]
     Quantized {
+        /// The file.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// Its type.
@@ -91,9 +131,12 @@ pub enum WeightError {
     },
     /// A tensor has a type that cannot be read.
     #[error(
-        "tensor `{tensor}` is of type {found}, which is not supported; supported are F64, F32, BF16, F16, I64, I32, U8 and BOOL"
+        "{path}: tensor `{tensor}` is of type {found}; supported are F64, F32, BF16, F16, I64, I32, U8 and BOOL",
+        path = path.display()
     )]
     Type {
+        /// The file.
+        path: PathBuf,
         /// The tensor.
         tensor: String,
         /// Its type.
@@ -114,6 +157,13 @@ struct Stored {
     shape: Vec<usize>,
 }
 
+/// Where a parameter lies.
+struct Located<'a> {
+    stored: &'a Stored,
+    dtype: DType,
+    part: Option<Part>,
+}
+
 /// The tensors of one or several safetensors files. Opening reads the headers only.
 #[derive(Debug)]
 pub struct Weights {
@@ -124,6 +174,8 @@ pub struct Weights {
 
 /// Headers longer than this are not headers; the format's own limit.
 const LONGEST_HEADER: u64 = 100_000_000;
+/// What the names of a model start with inside a model that has a head.
+const PREFIXES: [&str; 6] = ["model.", "bert.", "distilbert.", "roberta.", "transformer.", "vit."];
 /// Bytes converted at a time when the file's type is not the model's.
 const PIECE: usize = 1 << 20;
 
@@ -164,7 +216,13 @@ impl Weights {
         let names: BTreeSet<&String> = places.values().collect();
         let mut weights = Self { files: vec![], tensors: BTreeMap::new(), read: AtomicU64::new(0) };
         for name in names {
-            weights.add(&folder.join(name))?;
+            weights.add(&folder.join(name)).map_err(|error| match error {
+                WeightError::Io { path, source } => {
+                    let tensor = places.iter().find(|(_, file)| *file == name).expect("named by one").0.clone();
+                    WeightError::IndexFile { path, tensor, source }
+                }
+                other => other,
+            })?;
         }
         for (tensor, file) in &places {
             let stored = weights.tensors.get(tensor).map(|s| &weights.files[s.file].0);
@@ -236,8 +294,9 @@ impl Weights {
             return Err(format(format!("{} bytes come after its last tensor", length - start - end)));
         }
         for (_, _, name, stored) in found {
-            if self.tensors.contains_key(&name) {
-                return Err(format(format!("tensor `{name}` is in another file too")));
+            if let Some(other) = self.tensors.get(&name) {
+                let first = self.files[other.file].0.clone();
+                return Err(WeightError::Twice { tensor: name, first, second: path.into() });
             }
             self.tensors.insert(name, stored);
         }
@@ -266,25 +325,48 @@ impl Weights {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// A tensor by its own name, or with or without the prefix of a model that contains or is contained.
+    /// A tensor by its own name, or with or without the prefix of a model that contains or is contained; and norms by
+    /// the names that their parameters had first.
     fn find(&self, name: &str) -> Option<&Stored> {
-        let plain = self.tensors.get(name);
-        plain
-            .or_else(|| ["bert.", "model."].iter().find_map(|p| self.tensors.get(&format!("{p}{name}"))))
-            .or_else(|| name.strip_prefix("model.").and_then(|n| self.tensors.get(n)))
+        let by_prefix = |name: &str| {
+            let longer = || PREFIXES.iter().find_map(|p| self.tensors.get(&format!("{p}{name}")));
+            let shorter = || PREFIXES.iter().find_map(|p| self.tensors.get(name.strip_prefix(p)?));
+            self.tensors.get(name).or_else(longer).or_else(shorter)
+        };
+        let renamed = |new: &str, old: &str| by_prefix(&format!("{}LayerNorm.{old}", name.strip_suffix(new)?));
+        by_prefix(name).or_else(|| renamed("LayerNorm.weight", "gamma")).or_else(|| renamed("LayerNorm.bias", "beta"))
     }
 
     fn missing(&self, name: &str) -> WeightError {
         let last = name.rsplit('.').take(2).collect::<Vec<_>>();
         let alike = |n: &&String| n.rsplit('.').take(2).eq(last.iter().copied());
-        WeightError::Missing { tensor: name.into(), near: self.tensors.keys().filter(alike).take(3).cloned().collect() }
+        let near = self.tensors.keys().filter(alike).take(3).cloned().collect();
+        let path = match self.files.as_slice() {
+            [(path, _)] => path.clone(),
+            files => files.first().and_then(|f| f.0.parent()).map(Path::to_path_buf).unwrap_or_default(),
+        };
+        WeightError::Missing { path, tensor: name.into(), near }
     }
 
-    fn locate(&self, name: &str, shape: &[usize]) -> Result<(&Stored, DType), WeightError> {
-        let stored = self.find(name).ok_or_else(|| self.missing(name))?;
-        if stored.shape != shape {
-            let (found, expected) = (stored.shape.clone(), shape.to_vec());
-            return Err(WeightError::Shape { tensor: name.into(), found, expected });
+    /// Where a parameter lies, and which part of the stored tensor it is.
+    fn locate(&self, name: &str, shape: &[usize]) -> Result<Located<'_>, WeightError> {
+        let (tensor, part) = Part::parse(name);
+        let stored = self.find(tensor).ok_or_else(|| self.missing(tensor))?;
+        let path = &self.files[stored.file].0;
+        let wrong = |found: Vec<usize>, expected: Vec<usize>| {
+            let (path, tensor) = (path.clone(), tensor.to_owned());
+            Err(WeightError::Shape { path, tensor, found, expected })
+        };
+        let mut whole = shape.to_vec();
+        match &part {
+            None => {}
+            Some(Part { axis, range, of }) => match whole.get_mut(*axis) {
+                Some(extent) if *extent == range.len() => *extent = *of,
+                _ => return wrong(stored.shape.clone(), whole),
+            },
+        }
+        if stored.shape != whole {
+            return wrong(stored.shape.clone(), whole);
         }
         let dtype = match stored.dtype {
             Dtype::F64 => DType::F64,
@@ -295,9 +377,12 @@ impl Weights {
             Dtype::I32 => DType::I32,
             Dtype::U8 => DType::U8,
             Dtype::BOOL => DType::Bool,
-            other => return Err(WeightError::Type { tensor: name.into(), found: format!("{other:?}") }),
+            other => {
+                let found = format!("{other:?}");
+                return Err(WeightError::Type { path: path.clone(), tensor: tensor.into(), found });
+            }
         };
-        Ok((stored, dtype))
+        Ok(Located { stored, dtype, part })
     }
 
     /// Checks that every parameter of a graph is there in the right shape, before anything is planned.
@@ -312,9 +397,10 @@ impl Weights {
     /// Checks that a tensor is there in the right shape, and that its type can be converted without changing what
     /// it means: whole numbers where the model has fractions are the codes of a quantized model.
     pub fn check_tensor(&self, name: &str, ty: &TensorType) -> Result<(), WeightError> {
-        let (_, dtype) = self.locate(name, &ty.shape)?;
+        let Located { stored, dtype, .. } = self.locate(name, &ty.shape)?;
         if ty.dtype.is_float() && !dtype.is_float() {
-            return Err(WeightError::Quantized { tensor: name.into(), found: dtype, expected: ty.dtype });
+            let path = self.files[stored.file].0.clone();
+            return Err(WeightError::Quantized { path, tensor: name.into(), found: dtype, expected: ty.dtype });
         }
         Ok(())
     }
@@ -322,11 +408,11 @@ impl Weights {
     /// Writes the elements of a region of a tensor to `out`, row-major and little-endian, converted to the
     /// type that is asked for.
     pub fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), WeightError> {
-        let (stored, dtype) = self.locate(name, &ty.shape)?;
+        let Located { stored, dtype, part } = self.locate(name, &ty.shape)?;
         assert_eq!(out.len(), region.volume() * ty.dtype.bytes(), "the buffer fits the region");
         let (path, file) = &self.files[stored.file];
         let mut at = 0;
-        for (start, length) in runs(&stored.shape, region) {
+        for (start, length) in runs(&stored.shape, &within(part.as_ref(), region)) {
             // Same type: straight to its place. Another: by way of a small buffer.
             let piece = if dtype == ty.dtype { length } else { PIECE / 8 };
             for first in (0..length).step_by(piece.max(1)) {
@@ -334,7 +420,7 @@ impl Weights {
                 let from = stored.offset + ((start + first) * dtype.bytes()) as u64;
                 let target = &mut out[at..at + count * ty.dtype.bytes()];
                 at += target.len();
-                let io = |source| WeightError::Io { path: path.clone(), source };
+                let io = |source| WeightError::Read { path: path.clone(), tensor: name.into(), source };
                 if dtype == ty.dtype {
                     file.read_exact_at(target, from).map_err(io)?;
                 } else {
@@ -348,6 +434,16 @@ impl Weights {
         }
         Ok(())
     }
+}
+
+/// A region of a parameter as one of the stored tensor.
+fn within(part: Option<&Part>, region: &Region) -> Region {
+    let mut region = region.clone();
+    if let Some(part) = part {
+        let own = region.0[part.axis];
+        region.0[part.axis] = Interval::new(own.lo + part.range.start, own.hi + part.range.start);
+    }
+    region
 }
 
 /// The consecutive elements of a region in a row-major tensor: (first element, number), in order.

@@ -1,7 +1,7 @@
 //! Named computations for planning and benchmarks, from a line of text.
 
-use crate::models::{Llama, LlamaConfig, LlamaLayer};
-use crate::nn::rotary::{Rotary, Scaling};
+use crate::models::{Decoder, DecoderConfig, DecoderLayer};
+use crate::nn::rotary::{Positions, Rotary};
 use crate::nn::{Linear, Module, ReLU, Scope, Sequential};
 use crate::tensor::attention::AttentionOptions;
 use crate::tensor::{Tensor, TensorError};
@@ -69,17 +69,14 @@ pub fn usage() -> String {
 }
 
 /// The configuration of a published Llama model.
-pub fn llama_config(name: &str) -> Option<LlamaConfig> {
-    let of = LlamaConfig::of_sizes;
+pub fn llama_config(name: &str) -> Option<DecoderConfig> {
+    let of = DecoderConfig::of_sizes;
     match name {
         "llama-7b" => Some(of(4096, 32, 32, 11008, 32, 32000)),
         "llama-13b" => Some(of(5120, 40, 40, 13824, 40, 32000)),
         "llama-65b" => Some(of(8192, 64, 64, 22016, 80, 32000)),
         "llama-70b" => Some(of(8192, 64, 8, 28672, 80, 32000)),
-        "llama-3-8b" => Some(LlamaConfig {
-            rotary: Rotary { theta: 500_000.0, scaling: Scaling::None },
-            ..of(4096, 32, 8, 14336, 32, 128_256)
-        }),
+        "llama-3-8b" => Some(DecoderConfig { rotary: Rotary::new(500_000.0), ..of(4096, 32, 8, 14336, 32, 128_256) }),
         _ => None,
     }
 }
@@ -217,13 +214,13 @@ impl Parser<'_> {
             return Err(self.wrong(format!("`{}` after BATCHxSEQ", self.arguments[1])));
         }
         let (model, block) = name.strip_suffix("-block").map_or((name, false), |m| (m, true));
-        let config = LlamaConfig { dtype, ..llama_config(model).expect("every listed model has a configuration") };
+        let config = DecoderConfig { dtype, ..llama_config(model).expect("every listed model has a configuration") };
         if block {
             let scope = Scope::root(dtype).child("model").child("layers").child(0);
             let x = Tensor::input("x", [batch, sequence, config.hidden_size], dtype);
-            return Ok(LlamaLayer::new(&scope, &config).forward(&x));
+            return Ok(DecoderLayer::new(&scope, &config, 0).forward(&x, None, Positions::default()));
         }
-        Ok(Llama::new(&config).forward(&Tensor::input("input_ids", [batch, sequence], DType::I64)))
+        Ok(Decoder::new(&config).forward(&Tensor::input("input_ids", [batch, sequence], DType::I64)))
     }
 }
 

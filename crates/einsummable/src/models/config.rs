@@ -1,6 +1,10 @@
 //! `config.json`: which architecture, of which sizes.
 
-use super::{BertConfig, LlamaConfig};
+use super::architecture::{Architecture, Family};
+use super::keys::Keys;
+use super::{CausalLm, DecoderConfig, EncoderConfig, Gpt2Config, VitConfig, bert, distilbert, gemma2, llama, mistral};
+use super::{phi3, qwen2, qwen3, roberta};
+use crate::tensor::Tensor;
 use ein_ir::dtype::DType;
 use serde_json::Value;
 
@@ -21,7 +25,7 @@ pub enum ConfigError {
         /// Who needs it.
         architecture: &'static str,
     },
-    /// A key has a value that makes no sense.
+    /// A key has a value that makes no sense, or that changes the computation in a way that is not built here.
     #[error("config.json: `{key}` is {found}, but {expected}")]
     Value {
         /// The key.
@@ -39,40 +43,17 @@ pub enum ConfigError {
     },
 }
 
-/// The architectures that are supported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Architecture {
-    /// `BertModel`: an encoder.
-    Bert,
-    /// `LlamaForCausalLM`: a decoder.
-    Llama,
-}
-
-impl Architecture {
-    /// All of them.
-    pub const ALL: [Architecture; 2] = [Self::Bert, Self::Llama];
-
-    /// The name in `architectures`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bert => "BertModel",
-            Self::Llama => "LlamaForCausalLM",
-        }
-    }
-
-    /// The names, for messages.
-    pub fn names() -> String {
-        Self::ALL.map(Self::name).join(" and ")
-    }
-}
-
 /// The configuration of a model of some architecture.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelConfig {
-    /// An encoder.
-    Bert(BertConfig),
-    /// A decoder.
-    Llama(LlamaConfig),
+    /// BERT and what is built like it.
+    Encoder(EncoderConfig),
+    /// `LLaMA` and what is built like it.
+    Decoder(DecoderConfig),
+    /// GPT-2.
+    Gpt2(Gpt2Config),
+    /// The vision transformer.
+    Vit(VitConfig),
 }
 
 impl ModelConfig {
@@ -89,142 +70,83 @@ impl ModelConfig {
                 expected: "only weights that are not quantized are supported".into(),
             });
         }
-        let listed: Vec<&str> =
-            value["architectures"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let of = |names: &[&str]| names.iter().any(|n| listed.contains(n));
-        // Older folders list no architecture; then the model type decides.
-        let kind = value["model_type"].as_str().filter(|_| listed.is_empty());
-        if of(&["BertModel"]) || kind == Some("bert") {
-            BertConfig::read(&Keys { value: &value, architecture: "BertModel" }).map(Self::Bert)
-        } else if of(&["LlamaForCausalLM"]) || kind == Some("llama") {
-            LlamaConfig::read(&Keys { value: &value, architecture: "LlamaForCausalLM" }).map(Self::Llama)
-        } else {
-            let found = match (listed.as_slice(), value["model_type"].as_str()) {
-                ([], None) => "(neither `architectures` nor `model_type` is given)".into(),
-                ([], Some(kind)) => format!("of model type `{kind}`"),
-                (names, _) => format!("`{}`", names.join("`, `")),
-            };
-            Err(ConfigError::Architecture { found })
+        let architecture = architecture(&value)?;
+        let keys = Keys::new(&value, architecture.name());
+        let decoder = |config: Result<DecoderConfig, ConfigError>| config.map(Self::Decoder);
+        let encoder = |config: Result<EncoderConfig, ConfigError>| config.map(Self::Encoder);
+        match architecture.family() {
+            Family::Bert => encoder(bert::read(&keys, architecture)),
+            Family::DistilBert => encoder(distilbert::read(&keys, architecture)),
+            Family::Roberta => encoder(roberta::read(&keys, architecture)),
+            Family::Llama => decoder(llama::read(&keys, architecture)),
+            Family::Mistral => decoder(mistral::read(&keys, architecture)),
+            Family::Qwen2 => decoder(qwen2::read(&keys, architecture)),
+            Family::Qwen3 => decoder(qwen3::read(&keys, architecture)),
+            Family::Gemma2 => decoder(gemma2::read(&keys, architecture)),
+            Family::Phi3 => decoder(phi3::read(&keys, architecture)),
+            Family::Gpt2 => Gpt2Config::read(&keys, architecture).map(Self::Gpt2),
+            Family::Vit => VitConfig::read(&keys, architecture).map(Self::Vit),
         }
     }
 
     /// The architecture.
     pub fn architecture(&self) -> Architecture {
         match self {
-            Self::Bert(_) => Architecture::Bert,
-            Self::Llama(_) => Architecture::Llama,
+            Self::Encoder(c) => c.architecture,
+            Self::Decoder(c) => c.architecture,
+            Self::Gpt2(c) => c.architecture,
+            Self::Vit(c) => c.architecture,
+        }
+    }
+
+    /// The type it computes in.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Self::Encoder(c) => c.dtype,
+            Self::Decoder(c) => c.dtype,
+            Self::Gpt2(c) => c.dtype,
+            Self::Vit(c) => c.dtype,
+        }
+    }
+
+    /// The model as one that continues texts, if it is one.
+    pub fn causal_lm(&self) -> Option<&dyn CausalLm> {
+        match self {
+            Self::Decoder(c) if c.has_head() => Some(c),
+            Self::Gpt2(c) if c.has_head() => Some(c),
+            Self::Encoder(_) | Self::Decoder(_) | Self::Gpt2(_) | Self::Vit(_) => None,
+        }
+    }
+
+    /// What the model computes of a batch, and its name: `logits`, or `hidden` without a head.
+    ///
+    /// Inputs are [`IDS`](super::sentence::IDS) `[batch, sequence]` and, for an encoder,
+    /// [`MASK`](super::sentence::MASK) `[batch, 1, 1, sequence]`; for a vision transformer
+    /// [`PIXELS`](super::vit::PIXELS) `[batch, channels, height, width]`, and the sequence is not read.
+    pub fn outputs(&self, batch: usize, sequence: usize) -> (&'static str, Tensor) {
+        match self {
+            Self::Encoder(c) => c.outputs(batch, sequence),
+            Self::Decoder(c) => c.outputs(batch, sequence),
+            Self::Gpt2(c) => c.outputs(batch, sequence),
+            Self::Vit(c) => c.outputs(batch),
         }
     }
 }
 
-/// Typed access to the keys of a configuration.
-pub(crate) struct Keys<'a> {
-    pub value: &'a Value,
-    pub architecture: &'static str,
-}
-
-impl Keys<'_> {
-    /// The value of a key, unless it is missing or null.
-    pub fn get(&self, key: &str) -> Option<&Value> {
-        self.value.get(key).filter(|v| !v.is_null())
+/// What a configuration says it is. Older folders list no architecture; then the model type decides.
+fn architecture(value: &Value) -> Result<Architecture, ConfigError> {
+    let listed: Vec<&str> = value["architectures"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let kind = value["model_type"].as_str();
+    if let Some(found) = listed.iter().find_map(|name| Architecture::named(name)) {
+        return Ok(found);
     }
-
-    fn need(&self, key: &str) -> Result<&Value, ConfigError> {
-        self.get(key).ok_or_else(|| ConfigError::Missing { key: key.into(), architecture: self.architecture })
-    }
-
-    /// A size of at least 1.
-    pub fn size(&self, key: &str) -> Result<usize, ConfigError> {
-        self.size_up_to(key, 1 << 40)
-    }
-
-    /// A number of layers. Each is rows of the graph, so absurd numbers are refused before they take memory.
-    pub fn layers(&self, key: &str) -> Result<usize, ConfigError> {
-        self.size_up_to(key, 10_000)
-    }
-
-    fn size_up_to(&self, key: &str, most: u64) -> Result<usize, ConfigError> {
-        let value = self.need(key)?;
-        value.as_u64().filter(|n| (1..=most).contains(n)).map(|n| n as usize).ok_or_else(|| ConfigError::Value {
-            key: key.into(),
-            found: value.to_string(),
-            expected: format!("a whole number from 1 to {most} is expected"),
-        })
-    }
-
-    /// A size, if it is given.
-    pub fn size_or(&self, key: &str, default: usize) -> Result<usize, ConfigError> {
-        if self.get(key).is_some() { self.size(key) } else { Ok(default) }
-    }
-
-    /// A positive number.
-    pub fn number(&self, key: &str) -> Result<f64, ConfigError> {
-        let value = self.need(key)?;
-        value.as_f64().filter(|&n| n > 0.0 && n.is_finite()).ok_or_else(|| ConfigError::Value {
-            key: key.into(),
-            found: value.to_string(),
-            expected: "a positive number is expected".into(),
-        })
-    }
-
-    /// A flag, false if it is not given.
-    pub fn flag(&self, key: &str) -> Result<bool, ConfigError> {
-        match self.get(key) {
-            None => Ok(false),
-            Some(Value::Bool(b)) => Ok(*b),
-            Some(other) => Err(ConfigError::Value {
-                key: key.into(),
-                found: other.to_string(),
-                expected: "true or false is expected".into(),
-            }),
-        }
-    }
-
-    /// A text.
-    pub fn text(&self, key: &str) -> Result<&str, ConfigError> {
-        let value = self.need(key)?;
-        value.as_str().ok_or_else(|| ConfigError::Value {
-            key: key.into(),
-            found: value.to_string(),
-            expected: "a text is expected".into(),
-        })
-    }
-
-    /// The activation that a key names.
-    pub fn activation(&self, key: &str) -> Result<crate::nn::Activation, ConfigError> {
-        let name = self.text(key)?;
-        crate::nn::Activation::parse(name).ok_or_else(|| ConfigError::Value {
-            key: key.into(),
-            found: format!("`{name}`"),
-            expected: format!("one of {} is supported", crate::nn::Activation::NAMES),
-        })
-    }
-
-    /// `dtype`, or `torch_dtype` in older files; `F32` if neither is given.
-    pub fn dtype(&self) -> Result<DType, ConfigError> {
-        let key = if self.get("dtype").is_some() { "dtype" } else { "torch_dtype" };
-        if self.get(key).is_none() {
-            return Ok(DType::F32);
-        }
-        match self.text(key)? {
-            "float32" | "auto" => Ok(DType::F32),
-            "bfloat16" => Ok(DType::BF16),
-            "float16" => Ok(DType::F16),
-            "float64" => Ok(DType::F64),
-            other => Err(ConfigError::Value {
-                key: key.into(),
-                found: format!("`{other}`"),
-                expected: "one of float32, bfloat16, float16, float64 is supported".into(),
-            }),
-        }
-    }
-
-    /// Refuses `count` that `by` does not divide.
-    pub fn divides(key: &str, count: usize, by_key: &str, by: usize) -> Result<(), ConfigError> {
-        if count.is_multiple_of(by) {
-            return Ok(());
-        }
-        let expected = format!("a multiple of `{by_key}` ({by}) is expected");
-        Err(ConfigError::Value { key: key.into(), found: count.to_string(), expected })
-    }
+    let found = match (listed.as_slice(), kind) {
+        ([], None) => "(neither `architectures` nor `model_type` is given)".into(),
+        ([], Some(kind)) => match Family::ALL.into_iter().find(|f| f.model_type() == kind) {
+            Some(family) => return Ok(Architecture::of(family)),
+            None => format!("of model type `{kind}`"),
+        },
+        (names, _) => format!("`{}`", names.join("`, `")),
+    };
+    Err(ConfigError::Architecture { found })
 }

@@ -1,6 +1,6 @@
 //! A sentence model as one graph: encoder, pooling, normalisation.
 
-use super::bert::{Bert, BertConfig};
+use super::encoder::{Encoder, EncoderConfig};
 use super::folder::{Pipeline, Pooling};
 use crate::tensor::map::{letters, map_over};
 use crate::tensor::{Tensor, TensorError};
@@ -16,10 +16,10 @@ pub const IDS: &str = "input_ids";
 pub const MASK: &str = "attention_mask";
 
 /// One vector for each text, `[batch, hidden]`, from the inputs [`IDS`] and [`MASK`].
-pub fn embedding(config: &BertConfig, pipeline: &Pipeline, batch: usize, sequence: usize) -> Tensor {
+pub fn embedding(config: &EncoderConfig, pipeline: &Pipeline, batch: usize, sequence: usize) -> Tensor {
     let ids = Tensor::input(IDS, [batch, sequence], DType::I64);
     let mask = Tensor::input(MASK, [batch, 1, 1, sequence], config.dtype);
-    let hidden = Bert::new(config).forward(&ids, &mask);
+    let hidden = Encoder::new(config).hidden(&ids, &mask);
     let pooled = match pipeline.pooling {
         Pooling::Cls => hidden.select(1, 0),
         Pooling::Mean => Tensor::attempt(|| mean(&hidden, &mask)),
@@ -31,8 +31,9 @@ pub fn embedding(config: &BertConfig, pipeline: &Pipeline, batch: usize, sequenc
 /// Ids and mask of a batch of texts, padded to `batch` texts of `sequence` tokens.
 ///
 /// Keys that are padding get minus infinity. A text that is padding has one token, so that it has a mean.
-pub fn inputs(texts: &[Vec<i64>], batch: usize, sequence: usize, dtype: DType) -> (Dense, Dense) {
-    let (mut ids, mut mask) = (vec![0; batch * sequence], vec![f64::NEG_INFINITY; batch * sequence]);
+pub fn inputs(config: &EncoderConfig, texts: &[Vec<i64>], batch: usize, sequence: usize) -> (Dense, Dense) {
+    let (mut ids, mut mask) =
+        (vec![config.pad_token_id as i64; batch * sequence], vec![f64::NEG_INFINITY; batch * sequence]);
     for row in 0..batch {
         mask[row * sequence] = 0.0;
         for (n, &id) in texts.get(row).into_iter().flatten().enumerate() {
@@ -40,7 +41,7 @@ pub fn inputs(texts: &[Vec<i64>], batch: usize, sequence: usize, dtype: DType) -
             mask[row * sequence + n] = 0.0;
         }
     }
-    (Dense::i64([batch, sequence], ids), Dense::from_f64(dtype, [batch, 1, 1, sequence], &mask))
+    (Dense::i64([batch, sequence], ids), Dense::from_f64(config.dtype, [batch, 1, 1, sequence], &mask))
 }
 
 /// `value` where the mask is below 0, else what `read` is.

@@ -7,30 +7,45 @@ use crate::tensor::map::Gelu;
 /// An activation that a configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
-    /// `gelu`.
+    /// `gelu`, `gelu_python`.
     Gelu,
-    /// `gelu_new`, `gelu_pytorch_tanh`, `gelu_fast`.
+    /// `gelu_new`, `gelu_fast`, `gelu_accurate`, `gelu_pytorch_tanh`, `gelu_python_tanh`.
     GeluTanh,
+    /// `quick_gelu`: `x * sigmoid(1.702 x)`.
+    QuickGelu,
     /// `relu`.
     Relu,
+    /// `relu2`: the square of `relu`.
+    Relu2,
+    /// `sigmoid`.
+    Sigmoid,
     /// `silu`, `swish`.
     Silu,
     /// `tanh`.
     Tanh,
+    /// `linear`: what comes in.
+    Linear,
 }
 
 impl Activation {
     /// The names that are understood.
-    pub const NAMES: &'static str = "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh";
+    pub const NAMES: &'static str = "gelu, gelu_new, gelu_fast, gelu_accurate, gelu_python, gelu_pytorch_tanh, \
+                                     gelu_python_tanh, quick_gelu, relu, relu2, sigmoid, silu, swish, tanh, linear";
 
     /// The activation of this name.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
-            "gelu" => Some(Self::Gelu),
-            "gelu_new" | "gelu_pytorch_tanh" | "gelu_fast" => Some(Self::GeluTanh),
+            "gelu" | "gelu_python" => Some(Self::Gelu),
+            "gelu_new" | "gelu_fast" | "gelu_accurate" | "gelu_pytorch_tanh" | "gelu_python_tanh" => {
+                Some(Self::GeluTanh)
+            }
+            "quick_gelu" => Some(Self::QuickGelu),
             "relu" => Some(Self::Relu),
+            "relu2" => Some(Self::Relu2),
+            "sigmoid" => Some(Self::Sigmoid),
             "silu" | "swish" => Some(Self::Silu),
             "tanh" => Some(Self::Tanh),
+            "linear" => Some(Self::Linear),
             _ => None,
         }
     }
@@ -41,9 +56,13 @@ impl Module for Activation {
         match self {
             Self::Gelu => x.gelu(Gelu::Exact),
             Self::GeluTanh => x.gelu(Gelu::Tanh),
+            Self::QuickGelu => x.mul(x.mul(1.702).sigmoid()),
             Self::Relu => x.relu(),
+            Self::Relu2 => x.relu().square(),
+            Self::Sigmoid => x.sigmoid(),
             Self::Silu => x.silu(),
             Self::Tanh => x.tanh(),
+            Self::Linear => x.clone(),
         }
     }
 

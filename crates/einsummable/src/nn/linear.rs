@@ -3,18 +3,21 @@
 use super::{Module, Scope};
 use crate::tensor::map::map_over;
 use crate::tensor::{Tensor, TensorError};
+use crate::weights::part::Part;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr};
 use ein_ir::monoid::Monoid;
+use std::ops::Range;
 
-/// `y = x weightᵀ + bias`; `weight` is `[out_features, in_features]`.
+/// `y = x weightᵀ + bias`; `weight` is `[out_features, in_features]`, or the transpose where a file stores it so.
 #[derive(Clone, Debug)]
 pub struct Linear {
     path: String,
-    /// `[out_features, in_features]`.
+    /// `[out_features, in_features]`; `[in_features, out_features]` if transposed.
     pub weight: Tensor,
     /// `[out_features]`.
     pub bias: Option<Tensor>,
+    transposed: bool,
 }
 
 impl Linear {
@@ -24,16 +27,58 @@ impl Linear {
             path: scope.path().into(),
             weight: scope.parameter("weight", &[out_features, in_features]),
             bias: bias.then(|| scope.parameter("bias", &[out_features])),
+            transposed: false,
         }
     }
 
-    /// A layer without bias on a weight that another module owns, such as a tied output.
-    pub fn tied(scope: &Scope, weight: &Tensor) -> Self {
-        Self { path: scope.path().into(), weight: weight.clone(), bias: None }
+    /// The layer of some of the `of` output features of a layer that is stored as one. `scope` names the layer,
+    /// `fused` the one that is stored; a parameter is the part of the stored tensor alone, so that its rows go
+    /// where this layer's results are wanted.
+    pub fn rows(scope: &Scope, fused: &Scope, in_features: usize, rows: &Range<usize>, of: usize, bias: bool) -> Self {
+        let part = Part { axis: 0, range: rows.clone(), of };
+        Self {
+            path: scope.path().into(),
+            weight: fused.parameter(&part.named("weight"), &[rows.len(), in_features]),
+            bias: bias.then(|| fused.parameter(&part.named("bias"), &[rows.len()])),
+            transposed: false,
+        }
     }
 
+    /// `transformers`' `Conv1D`: a layer with a bias whose weight is `[in_features, out_features]`.
+    pub fn conv1d(scope: &Scope, in_features: usize, out_features: usize) -> Self {
+        Self {
+            path: scope.path().into(),
+            weight: scope.parameter("weight", &[in_features, out_features]),
+            bias: Some(scope.parameter("bias", &[out_features])),
+            transposed: true,
+        }
+    }
+
+    /// [`Linear::rows`] of a [`Linear::conv1d`], whose output features are columns.
+    pub fn conv1d_columns(scope: &Scope, fused: &Scope, in_features: usize, columns: &Range<usize>, of: usize) -> Self {
+        let part = |axis| Part { axis, range: columns.clone(), of };
+        Self {
+            path: scope.path().into(),
+            weight: fused.parameter(&part(1).named("weight"), &[in_features, columns.len()]),
+            bias: Some(fused.parameter(&part(0).named("bias"), &[columns.len()])),
+            transposed: true,
+        }
+    }
+
+    /// A layer on a weight that another module owns, such as a tied output, and perhaps a bias.
+    pub fn tied(scope: &Scope, weight: &Tensor, bias: Option<Tensor>) -> Self {
+        Self { path: scope.path().into(), weight: weight.clone(), bias, transposed: false }
+    }
+
+    /// Output and input features.
     fn features(&self) -> (usize, usize) {
-        (self.weight.size(0), self.weight.size(1))
+        let (first, second) = (self.weight.size(0), self.weight.size(1));
+        if self.transposed { (second, first) } else { (first, second) }
+    }
+
+    /// How the weight is read at an output and an input feature.
+    fn access(&self, out: Affine, input: Affine) -> Access {
+        Access { axes: if self.transposed { vec![input, out] } else { vec![out, input] } }
     }
 
     /// The product's name: the layer's own if nothing is added to it.
@@ -58,7 +103,7 @@ impl Linear {
                 return Err(TensorError::Shape { operation: "heads", shapes, reason });
             }
             let labels = [("b", b), ("h", heads), ("s", s), ("d", dim), ("k", k)];
-            let weight = Access { axes: vec![row(1, dim, 3), Affine::label(4)] };
+            let weight = self.access(row(1, dim, 3), Affine::label(4));
             let product = self.contraction(&labels, 4, x, Access::labels(&[0, 2, 4]), weight);
             let Some(bias) = &self.bias else { return Ok(product) };
             let accesses = vec![Access::labels(&[0, 1, 2, 3]), Access { axes: vec![row(1, dim, 3)] }];
@@ -84,7 +129,7 @@ impl Linear {
                 return Err(TensorError::Shape { operation: "merge_heads", shapes, reason });
             }
             let labels = [("b", b), ("s", s), ("n", out), ("h", h), ("d", d)];
-            let weight = Access { axes: vec![Affine::label(2), row(3, d, 4)] };
+            let weight = self.access(Affine::label(2), row(3, d, 4));
             let product = self.contraction(&labels, 3, x, Access::labels(&[0, 3, 1, 4]), weight);
             Ok(self.add_bias(product))
         })
@@ -117,10 +162,13 @@ fn row(h: usize, dim: usize, d: usize) -> Affine {
 
 impl Module for Linear {
     fn forward(&self, x: &Tensor) -> Tensor {
-        let spec = match x.dim() {
-            2 => "bk,nk->bn",
-            3 => "bsk,nk->bsn",
-            _ => "...k,nk->...n",
+        let spec = match (x.dim(), self.transposed) {
+            (2, false) => "bk,nk->bn",
+            (3, false) => "bsk,nk->bsn",
+            (_, false) => "...k,nk->...n",
+            (2, true) => "bk,kn->bn",
+            (3, true) => "bsk,kn->bsn",
+            (_, true) => "...k,kn->...n",
         };
         let product = self.product(Tensor::einsum(spec, &[x, &self.weight]));
         self.add_bias(product)

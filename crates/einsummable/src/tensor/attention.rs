@@ -18,6 +18,9 @@ pub struct AttentionOptions<'a> {
     pub scale: Option<f64>,
     /// Whether several query heads may share a key/value head.
     pub enable_gqa: bool,
+    /// Keys that no query reads, `[b, t]`: where a bool is true, as `torch.nn.MultiheadAttention` has it; or a float
+    /// that is added to the scores of the key. Unlike `mask` it goes together with `is_causal`.
+    pub key_padding_mask: Option<&'a Tensor>,
     /// Of the keys that `is_causal` leaves a query, only the last so many are read; needs `is_causal`.
     pub window: Option<usize>,
     /// Scores become `softcap * tanh(score / softcap)` before the mask is added.
@@ -70,7 +73,8 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> 
     if rank < 4 {
         let lift = |t: &Tensor| t.unsqueeze(0);
         let mask = options.mask.map(|m| if m.dim() == rank { m.unsqueeze(0) } else { m.clone() });
-        let options = AttentionOptions { mask: mask.as_ref(), ..*options };
+        let padding = options.key_padding_mask.map(|m| if rank == 3 { m.unsqueeze(0) } else { m.clone() });
+        let options = AttentionOptions { mask: mask.as_ref(), key_padding_mask: padding.as_ref(), ..*options };
         return Ok(attention(&lift(q), &lift(k), &lift(v), &options)?.select(0, 0));
     }
     let &[batch, heads, queries, dim] = q.shape() else { unreachable!("rank 4") };
@@ -93,11 +97,17 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> 
     if options.window.is_some() && !(options.is_causal && square) {
         return Err(wrong("a window needs `is_causal` and as many queries as keys".into()));
     }
-    let mask = match options.mask {
-        Some(mask) => Some(additive(mask, [batch, heads, queries, keys], dtype)?),
-        None if options.is_causal && !square => Some(triangle(queries, keys, dtype)?),
-        None => None,
-    };
+    let mut masks = Vec::new();
+    if let Some(mask) = options.mask {
+        masks.push(additive(mask, [batch, heads, queries, keys], dtype)?);
+    }
+    if let Some(padding) = options.key_padding_mask {
+        masks.push(padded(padding, batch, keys, dtype)?);
+    }
+    if options.is_causal && !square {
+        masks.push(triangle(queries, keys, dtype)?);
+    }
+    let mask = masks.into_iter().reduce(|all, next| all.add(next));
     if let Some(offsets) = options.offsets {
         let ty = offsets.ty()?;
         if !matches!(ty.dtype, DType::I64 | DType::I32) || ty.shape.len() != 1 {
@@ -149,6 +159,25 @@ fn additive(mask: &Tensor, full: [usize; 4], dtype: DType) -> Result<Tensor, Ten
     // Keys are an axis of their own in the kernel; the other axes may be 1 long.
     let last = if shape[3] == 1 { full[3] as i64 } else { -1 };
     Ok(mask.expand(&[-1, -1, -1, last]))
+}
+
+/// A mask of keys, `[b, t]`, as `[b, 1, 1, t]` to be added to the scores.
+fn padded(mask: &Tensor, batch: usize, keys: usize, dtype: DType) -> Result<Tensor, TensorError> {
+    let operation = "scaled_dot_product_attention";
+    let ty = mask.ty()?;
+    if ty.shape != [batch, keys] {
+        let reason = format!("the mask of keys must be [{batch}, {keys}]");
+        return Err(TensorError::Shape { operation, shapes: vec![ty.shape.clone()], reason });
+    }
+    let mask = match ty.dtype {
+        DType::Bool => Tensor::full(&[], f64::NEG_INFINITY, dtype).where_(mask, 0.0),
+        own if own == dtype => mask.clone(),
+        own => {
+            let reason = "the mask of keys must be a bool or have the query's type; convert with `.to`".into();
+            return Err(TensorError::Type { operation, dtypes: vec![own, dtype], reason });
+        }
+    };
+    Ok(mask.reshape(&[batch as i64, 1, 1, keys as i64]))
 }
 
 /// Minus infinity where the key comes after the query, both counted from the first.

@@ -74,13 +74,17 @@ fn configurations_are_checked() {
         }
     };
     let both = ["LlamaForCausalLM", "BertModel"];
-    check("LlamaForCausalLM", "GPT2LMHeadModel", &["`GPT2LMHeadModel`", both[0], both[1]]);
+    check("LlamaForCausalLM", "OPTForCausalLM", &["`OPTForCausalLM`", both[0], both[1]]);
     check("\"hidden_size\"", "\"hidden\"", &["`hidden_size`", "LlamaForCausalLM"]);
     check("\"vocab_size\": 97", "\"vocab_size\": \"many\"", &["`vocab_size`", "many", "whole number"]);
     check("\"vocab_size\": 97", "\"vocab_size\": 0", &["`vocab_size`", "from 1 to"]);
     check("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 2", &["num_attention_heads", "5", "multiple"]);
     check("\"silu\"", "\"cubic\"", &["`hidden_act`", "`cubic`", "gelu"]);
-    check("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", &["rope_type", "`yarn`", "llama3"]);
+    check(
+        "\"rope_type\": \"default\"",
+        "\"rope_type\": \"axial\"",
+        &["rope_parameters.rope_type", "`axial`", "llama3"],
+    );
     check("\"float32\"", "\"float8\"", &["`dtype`", "`float8`", "bfloat16"]);
     check("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 3", &["`tie_word_embeddings`", "true or false"]);
     check("\"head_dim\": 8", "\"head_dim\": 7", &["head_dim", "even"]);
@@ -90,7 +94,7 @@ fn configurations_are_checked() {
         "num_attention_heads": 8, "vocab_size": 11, "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16", "rope_theta": 5e5,
         "eos_token_id": [1, 2], "rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1,
         "high_freq_factor": 4, "original_max_position_embeddings": 8192}}"#;
-    let ModelConfig::Llama(config) = ModelConfig::parse(old).unwrap() else { panic!("a Llama") };
+    let ModelConfig::Decoder(config) = ModelConfig::parse(old).unwrap() else { panic!("a Llama") };
     assert_eq!((config.dtype, config.num_key_value_heads, config.head_dim), (DType::BF16, 8, 8));
     assert_eq!((config.rotary.theta, config.eos_token_ids), (5e5, vec![1, 2]));
     let scaling = Scaling::Llama3 { factor: 8.0, low_freq_factor: 1.0, high_freq_factor: 4.0, original: 8192.0 };

@@ -4,7 +4,7 @@ use super::fixture;
 use ein_ir::graph::Graph;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::reference;
-use einsummable::models::{Bert, Folder, Llama, ModelConfig, Pipeline, Pooling, sentence};
+use einsummable::models::{Decoder, Encoder, Folder, ModelConfig, Pipeline, Pooling, sentence};
 use einsummable::nn::Module;
 use einsummable::weights::Weights;
 use einsummable::{DType, Dense, Tensor, trace};
@@ -32,11 +32,11 @@ fn numbers(value: &Value) -> Vec<f64> {
 fn llama_logits_are_those_of_pytorch() {
     let check = |name: &str| {
         let folder = Folder::open(&fixture(name).join("model")).unwrap();
-        let ModelConfig::Llama(config) = &folder.config else { panic!("{name} is a Llama") };
+        let ModelConfig::Decoder(config) = &folder.config else { panic!("{name} is a Llama") };
         let text = std::fs::read_to_string(fixture(name).join("expected.json")).unwrap();
         let expected: Value = serde_json::from_str(&text).unwrap();
         let ids = numbers(&expected["input_ids"]).iter().map(|&v| v as i64).collect();
-        let model = Llama::new(config);
+        let model = Decoder::new(config);
         let logits = model.forward(&Tensor::input("input_ids", [3, 7], DType::I64));
         let graph = trace(&[("logits", &logits)]).unwrap().graph;
         folder.weights.check(&graph).unwrap();
@@ -57,8 +57,8 @@ fn heads_can_be_cut() {
     // No view stands between the embedding and the logits but the one that ends the rotation, and every
     // label of the projections that stands for heads is one of its own.
     let folder = Folder::open(&fixture("llama-gqa/model")).unwrap();
-    let ModelConfig::Llama(config) = &folder.config else { panic!("a Llama") };
-    let logits = Llama::new(config).forward(&Tensor::input("input_ids", [2, 5], DType::I64));
+    let ModelConfig::Decoder(config) = &folder.config else { panic!("a Llama") };
+    let logits = Decoder::new(config).forward(&Tensor::input("input_ids", [2, 5], DType::I64));
     let graph = trace(&[("logits", &logits)]).unwrap().graph;
     let views = graph.nodes().iter().filter(|n| matches!(n.op, Op::View(_))).count();
     assert!(views <= 2 * config.num_hidden_layers, "{views} views");
@@ -81,7 +81,7 @@ fn bert_is_what_it_says() {
     let config = r#"{"architectures": ["BertModel"], "hidden_size": 6, "num_attention_heads": 2, "num_hidden_layers": 2,
         "intermediate_size": 5, "hidden_act": "gelu", "vocab_size": 11, "max_position_embeddings": 8,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12}"#;
-    let ModelConfig::Bert(config) = ModelConfig::parse(config).unwrap() else { panic!("a BERT") };
+    let ModelConfig::Encoder(config) = ModelConfig::parse(config).unwrap() else { panic!("a BERT") };
     let pipeline = Pipeline { pooling: Pooling::Mean, normalize: true, max_seq_length: None };
     let out = sentence::embedding(&config, &pipeline, 2, 4);
     let graph = trace(&[("out", &out)]).unwrap().graph;
@@ -96,7 +96,7 @@ fn bert_is_what_it_says() {
     }
     let texts = [vec![3, 1, 4], vec![10, 0, 5, 9]];
     let by_hand: Vec<f64> = texts.iter().flat_map(|ids| hand(ids, &tensors)).collect();
-    let (ids, mask) = sentence::inputs(&texts, 2, 4, DType::F32);
+    let (ids, mask) = sentence::inputs(&config, &texts, 2, 4);
     tensors.insert(sentence::IDS.into(), ids);
     tensors.insert(sentence::MASK.into(), mask);
     let found = &reference::run(&graph, &tensors).unwrap()["out"];
@@ -105,7 +105,7 @@ fn bert_is_what_it_says() {
 
     // The other ways to pool, from the hidden states, of which the fourth of the first text is padding.
     let mask = Tensor::input(sentence::MASK, [2, 1, 1, 4], DType::F32);
-    let hidden = Bert::new(&config).forward(&Tensor::input(sentence::IDS, [2, 4], DType::I64), &mask);
+    let hidden = Encoder::new(&config).forward(&Tensor::input(sentence::IDS, [2, 4], DType::I64), &mask);
     let graph = trace(&[("hidden", &hidden)]).unwrap().graph;
     let states = reference::run(&graph, &tensors).unwrap()["hidden"].to_f64();
     let check = |pooling, pick: &dyn Fn(usize, usize) -> f64| {

@@ -4,7 +4,7 @@ use super::{c, count, fixture, value};
 use ein_run::Order;
 use einsummable::embed::{EmbedError, Embedder};
 use einsummable::generate::{GenerateError, Generator};
-use einsummable::models::{Folder, Llama, LlamaConfig, ModelConfig};
+use einsummable::models::{Decoder, DecoderConfig, Folder, ModelConfig};
 use einsummable::nn::Module;
 use einsummable::{DType, Dense, Session, Tensor, synthetic};
 use serde_json::Value;
@@ -20,9 +20,9 @@ fn list(value: &Value) -> Vec<i64> {
     value.as_array().unwrap().iter().map(|v| v.as_i64().unwrap()).collect()
 }
 
-fn llama(name: &str) -> (Folder, LlamaConfig) {
+fn llama(name: &str) -> (Folder, DecoderConfig) {
     let folder = Folder::open(&fixture(name).join("model")).unwrap();
-    let ModelConfig::Llama(config) = folder.config.clone() else { panic!("{name} is a Llama") };
+    let ModelConfig::Decoder(config) = folder.config.clone() else { panic!("{name} is a Llama") };
     (folder, config)
 }
 
@@ -72,7 +72,7 @@ fn llama_runs_on_any_number_of_devices() {
         let ids: Vec<i64> = expected["input_ids"].as_array().unwrap().iter().flat_map(list).collect();
         for devices in devices {
             let (folder, config) = llama(name);
-            let logits = Llama::new(&config).forward(&Tensor::input("input_ids", [3, 7], DType::I64));
+            let logits = Decoder::new(&config).forward(&Tensor::input("input_ids", [3, 7], DType::I64));
             let session = Session::cpu(devices).unwrap();
             let mut compiled = session.compile_with(&[("logits", &logits)], &folder.weights).unwrap();
             let run = compiled.run([("input_ids", Dense::i64([3, 7], ids.clone()))]).unwrap();
@@ -92,7 +92,7 @@ fn llama_gives_the_same_bits_in_any_order() {
     let expected = expected("llama-tiny");
     let ids: Vec<i64> = expected["input_ids"].as_array().unwrap().iter().flat_map(list).collect();
     let (folder, config) = llama("llama-tiny");
-    let logits = Llama::new(&config).forward(&Tensor::input("input_ids", [3, 7], DType::I64));
+    let logits = Decoder::new(&config).forward(&Tensor::input("input_ids", [3, 7], DType::I64));
     let session = Session::cpu(5).unwrap();
     let mut compiled = session.compile_with(&[("logits", &logits)], &folder.weights).unwrap();
     let used: BTreeSet<_> = compiled.plan().tasks.tasks.iter().map(|t| t.device).collect();
@@ -110,10 +110,10 @@ fn llama_gives_the_same_bits_in_any_order() {
 #[test]
 fn bf16_runs_as_near_to_f32_as_its_digits_allow() {
     let (folder, config) = llama("llama-gqa");
-    let config = LlamaConfig { dtype: DType::BF16, ..config };
+    let config = DecoderConfig { dtype: DType::BF16, ..config };
     let expected = expected("llama-gqa");
     let ids: Vec<i64> = expected["input_ids"].as_array().unwrap().iter().flat_map(list).collect();
-    let logits = Llama::new(&config).forward(&Tensor::input("input_ids", [3, 7], DType::I64));
+    let logits = Decoder::new(&config).forward(&Tensor::input("input_ids", [3, 7], DType::I64));
     for devices in [1, 3] {
         let session = Session::cpu(devices).unwrap();
         let mut compiled = session.compile_with(&[("logits", &logits)], &folder.weights).unwrap();

@@ -1,0 +1,250 @@
+//! A small folder of every architecture against what `transformers` computes of it (`fixtures/make_models.py`).
+
+use ein_ir::dense::Dense;
+use ein_ir::dtype::DType;
+use ein_plan::options::{Objective, Options};
+use ein_task::machine::Machine;
+use ein_task::units::Bytes;
+use ein_tests::same::one_difference;
+use einsummable::generate::Generator;
+use einsummable::models::{Decoder, DecoderInputs, Folder, Head, ModelConfig, sentence, vit};
+use einsummable::nn::rotary::Positions;
+use einsummable::{Compiled, Session, Tensor};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// What `transformers` gives and what is found differ by at most this, relative to the largest number.
+const WITHIN: f64 = 1e-4;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).expect("a JSON file")
+}
+
+fn numbers(value: &Value) -> Vec<f64> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(numbers).collect(),
+        other => vec![other.as_f64().expect("a number")],
+    }
+}
+
+fn ids(value: &Value) -> Vec<i64> {
+    numbers(value).iter().map(|&v| v as i64).collect()
+}
+
+/// The extents of a nested list.
+fn shape(value: &Value) -> Vec<usize> {
+    match value {
+        Value::Array(items) => {
+            std::iter::once(items.len()).chain(items.first().map(shape).unwrap_or_default()).collect()
+        }
+        _ => vec![],
+    }
+}
+
+fn tensor(value: &Value, dtype: DType) -> Dense {
+    Dense::from_f64(dtype, shape(value), &numbers(value))
+}
+
+/// A folder, with some keys of its configuration changed.
+fn opened(name: &str, changed: &Value) -> (Folder, Value) {
+    let mut folder = Folder::open(&fixture(name).join("model")).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut config = json(&folder.path.join("config.json"));
+    for (key, value) in changed.as_object().expect("keys") {
+        config[key] = value.clone();
+    }
+    folder.config = ModelConfig::parse(&config.to_string()).unwrap_or_else(|e| panic!("{name}: {e}"));
+    (folder, json(&fixture(name).join("expected.json")))
+}
+
+fn session(devices: usize, options: Options) -> Session {
+    Session::new(Machine::by_name(&format!("{devices}xcpu")).expect("it ships")).with_options(options)
+}
+
+/// The inputs of a stored batch.
+fn inputs(config: &ModelConfig, expected: &Value) -> Vec<(&'static str, Dense)> {
+    if let ModelConfig::Vit(_) = config {
+        return vec![(vit::PIXELS, tensor(&expected["pixel_values"], DType::F32))];
+    }
+    let mut inputs = vec![(sentence::IDS, tensor(&expected["input_ids"], DType::I64))];
+    if let ModelConfig::Encoder(_) = config {
+        let mask = tensor(&expected["attention_mask"], DType::F32);
+        let added: Vec<f64> = mask.to_f64().iter().map(|&m| if m == 0.0 { f64::NEG_INFINITY } else { 0.0 }).collect();
+        let (batch, sequence) = (mask.shape[0], mask.shape[1]);
+        inputs.push((sentence::MASK, Dense::from_f64(DType::F32, [batch, 1, 1, sequence], &added)));
+    }
+    inputs
+}
+
+/// Both, with 0 where a token is padding: what is computed there is nobody's business.
+fn compared(found: &Dense, expected: &Value, mask: &Value) -> (Dense, Dense) {
+    let (found_values, expected_values) = (found.to_f64(), numbers(expected));
+    let kept: Vec<bool> = if mask.is_null() {
+        vec![true; found_values.len()]
+    } else {
+        let row = found.shape[2];
+        numbers(mask).iter().flat_map(|&m| std::iter::repeat_n(m != 0.0, row)).collect()
+    };
+    let only = |values: &[f64]| {
+        let values: Vec<f64> = values.iter().zip(&kept).map(|(v, kept)| if *kept { *v } else { 0.0 }).collect();
+        Dense::from_f64(DType::F32, found.shape.clone(), &values)
+    };
+    assert_eq!(found.shape, shape(expected));
+    (only(&found_values), only(&expected_values))
+}
+
+/// Compiles the model, runs the stored batch, and compares with the stored result `key`.
+fn outputs(folder: &Folder, expected: &Value, key: &str, session: &Session, what: &str) -> Compiled {
+    let (batch, sequence) = (2, shape(&expected["input_ids"]).get(1).copied().unwrap_or(1));
+    let (name, output) = folder.config.outputs(batch, sequence);
+    assert_eq!(name, key, "{what}");
+    let mut compiled =
+        session.compile_with(&[(name, &output)], &folder.weights).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let run = compiled.run(inputs(&folder.config, expected)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let (found, stored) = compared(&run[name], &expected[key], &expected["attention_mask"]);
+    assert_eq!(one_difference(&found, &stored, WITHIN), None, "{what}");
+    compiled
+}
+
+/// Logits on 1, 2, 3, 5 and 8 devices, and with two thirds of the memory that one device needs; hidden states of the model
+/// without its head; greedy tokens.
+fn check(name: &str) {
+    let f32 = json!({ "dtype": "float32" });
+    let (folder, expected) = opened(name, &f32);
+    let mut one_device = Bytes(0);
+    for devices in [1, 2, 3, 5, 8] {
+        let objective = [Objective::Time, Objective::Bytes][devices % 2];
+        let session = session(devices, Options { objective, ..Options::default() });
+        let before = folder.weights.bytes_read();
+        let compiled = outputs(&folder, &expected, "logits", &session, &format!("{name} on {devices}"));
+        assert_eq!(folder.weights.bytes_read() - before, folder.weights.bytes(), "{name} on {devices}: each byte once");
+        if devices == 1 {
+            one_device = compiled.plan().peak_memory();
+        }
+    }
+    let limit = Bytes(one_device.0 * 2 / 3);
+    for devices in [3, 5] {
+        let options = Options { memory: Some(limit), ..Options::default() };
+        let what = format!("{name} on {devices} in {limit}");
+        let compiled = outputs(&folder, &expected, "logits", &session(devices, options), &what);
+        assert!(compiled.plan().peak_memory() <= limit, "{what}: {}", compiled.plan().peak_memory());
+    }
+    let heads = folder.config.architecture().family().heads();
+    let base = heads.into_iter().find(|h| h.0 == Head::None).map(|h| h.1);
+    let (base, _) = opened(name, &json!({ "dtype": "float32", "architectures": [base] }));
+    outputs(&base, &expected, "hidden", &session(2, Options::default()), &format!("{name} without its head"));
+    if let Some(config) = folder.config.causal_lm() {
+        let greedy = &expected["greedy"];
+        let prompt = ids(&greedy["prompt"]);
+        for devices in [1, 3] {
+            let mut generator =
+                Generator::new(&session(devices, Options::default()), config, &folder.weights, prompt.len() + 15)
+                    .unwrap_or_else(|e| panic!("{name}: {e}"));
+            let found = generator.greedy(&prompt, 16).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert_eq!(found, ids(&greedy["tokens"]), "{name} on {devices}");
+        }
+    }
+}
+
+#[test]
+fn mistral() {
+    check("mistral");
+}
+
+#[test]
+fn qwen2_in_several_files() {
+    check("qwen2");
+}
+
+#[test]
+fn qwen3_from_bf16() {
+    check("qwen3");
+}
+
+#[test]
+fn gemma_2_with_soft_caps() {
+    check("gemma-2");
+}
+
+#[test]
+fn phi_3_with_fused_weights() {
+    check("phi-3");
+}
+
+#[test]
+fn gpt_2() {
+    check("gpt-2");
+}
+
+#[test]
+fn bert() {
+    check("bert");
+}
+
+#[test]
+fn distilbert() {
+    check("distilbert");
+}
+
+#[test]
+fn roberta() {
+    check("roberta");
+}
+
+#[test]
+fn vit_of_images_that_are_not_square() {
+    check("vit");
+}
+
+/// Texts with padding before them, and positions that are given.
+#[test]
+fn padding_before_texts() {
+    for name in ["mistral", "qwen2", "qwen3", "gemma-2", "phi-3"] {
+        let (folder, expected) = opened(name, &json!({ "dtype": "float32" }));
+        let ModelConfig::Decoder(config) = &folder.config else { panic!("{name} is a decoder") };
+        let padded = &expected["padded"];
+        let integers = |key: &'static str| Tensor::input(key, [2, 11], DType::I64);
+        let (mask, positions) = (integers("attention_mask"), integers("position_ids"));
+        let inputs = DecoderInputs {
+            attention_mask: Some(&mask),
+            positions: Positions { ids: Some(&positions), lengths: None },
+        };
+        let logits = Decoder::new(config).forward_with(&integers(sentence::IDS), inputs);
+        let last = logits.narrow(1, 8, 3);
+        for devices in [1, 3] {
+            let session = session(devices, Options::default());
+            let mut compiled = session.compile_with(&[("logits", &last)], &folder.weights).expect("a model");
+            let run = compiled.run([
+                (sentence::IDS, tensor(&expected["input_ids"], DType::I64)),
+                ("attention_mask", tensor(&padded["attention_mask"], DType::I64)),
+                ("position_ids", tensor(&padded["position_ids"], DType::I64)),
+            ]);
+            let found = &run.unwrap_or_else(|e| panic!("{name}: {e}"))["logits"];
+            let stored = tensor(&padded["logits"], DType::F32);
+            assert_eq!(one_difference(found, &stored, WITHIN), None, "{name} on {devices}");
+        }
+    }
+}
+
+/// Every scaling of the rotation that `transformers` has, on one set of weights, longer than the first context.
+#[test]
+fn scalings_of_the_rotation() {
+    let variants = json(&fixture("llama-rope/expected.json"))["variants"].as_array().expect("a list").clone();
+    assert_eq!(variants.len(), 9);
+    for variant in variants {
+        let (folder, expected) = opened("llama-rope", &variant["config"]);
+        let what = variant["config"]["rope_parameters"].to_string();
+        let (name, logits) = folder.config.outputs(1, 24);
+        let last = logits.narrow(1, 21, 3);
+        let mut compiled = session(2, Options::default())
+            .compile_with(&[(name, &last)], &folder.weights)
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        let run = compiled.run(inputs(&folder.config, &expected)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let stored = tensor(&variant["logits"], DType::F32);
+        assert_eq!(one_difference(&run[name], &stored, WITHIN), None, "{what}");
+    }
+}
