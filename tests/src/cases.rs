@@ -9,7 +9,6 @@
 //! #! within 1e-6                          tolerance, times the larger of 1 and the largest magnitude; else 0
 //! #! refused TEXT                         the graph is refused with this text
 //! #! fails TEXT                           every run fails with this text
-//! #! waits for TEXT                       the feature is missing: there is no graph
 //! #! searched moves 0                     bytes of the searched plan that minimises bytes
 //! #! hold x 0                             a plan by hand: input `x` in strips along axis 0,
 //! #! cut y i                              the label `i` of row `y` cut; what is not named is whole everywhere
@@ -41,8 +40,6 @@ pub struct Case {
     pub refused: Option<String>,
     /// Every run fails with this text.
     pub fails: Option<String>,
-    /// What the case waits for.
-    pub waits: Option<String>,
     /// Bytes of the searched plan.
     pub searched_moves: Option<u64>,
     /// Inputs in strips: name and axis.
@@ -145,7 +142,6 @@ fn directed(case: &mut Case, directive: &str) {
         ["within", tolerance] => case.within = tolerance.parse().expect("a number"),
         ["refused", ..] => case.refused = rest(1),
         ["fails", ..] => case.fails = rest(1),
-        ["waits", "for", ..] => case.waits = rest(2),
         ["searched", "moves", bytes] => case.searched_moves = Some(number(bytes) as u64),
         ["hold", input, axis] => case.hold.push((input.to_owned(), number(axis))),
         ["cut", row, label] => case.cut.push((row.to_owned(), label.to_owned())),

@@ -6,6 +6,7 @@ pub mod computed;
 pub mod interpret;
 pub mod machines;
 pub mod operations;
+pub mod plans;
 pub mod random;
 mod random_kernel;
 mod random_view;

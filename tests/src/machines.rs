@@ -83,6 +83,14 @@ pub fn star(devices: usize) -> Machine {
     machine(format!("star of {devices}"), &kinds, links.collect())
 }
 
+/// Devices are linked in twos, and all with a host behind them, which has no work.
+pub fn pairs(devices: usize) -> Machine {
+    let kinds: Vec<DeviceKind> = gpus(devices).into_iter().chain([DeviceKind::Host]).collect();
+    let twos = (1..devices).step_by(2).flat_map(|n| both(n - 1, n, 1e10));
+    let host = (0..devices).flat_map(|n| both(n, devices, 1e9));
+    machine(format!("pairs of {devices}"), &kinds, twos.chain(host).collect())
+}
+
 /// Any links that leave a way between any two.
 fn any(rng: &mut Rng, devices: usize) -> Machine {
     let mut links = Vec::new();
@@ -102,7 +110,7 @@ fn any(rng: &mut Rng, devices: usize) -> Machine {
 pub fn drawn(rng: &mut Rng, devices: usize) -> Machine {
     let named = |name: &str| Machine::by_name(name).expect("it ships");
     let part = |name: &str| named(name).first(devices);
-    match rng.below(10) {
+    match rng.below(11) {
         0 => ring(devices),
         1 => one_way(devices),
         2 => line(devices),
@@ -112,13 +120,14 @@ pub fn drawn(rng: &mut Rng, devices: usize) -> Machine {
         6 => part("dgx-1v").unwrap_or_else(|_| ring(devices)),
         7 => part("unequal").unwrap_or_else(|_| line(devices)),
         8 => part("pcie-8").unwrap_or_else(|_| star(devices)),
+        9 => pairs(devices),
         _ => named(&format!("{devices}xcpu")),
     }
 }
 
 /// One machine of every form that has this many devices.
 pub fn all(devices: usize) -> Vec<Machine> {
-    let mut all = vec![ring(devices), one_way(devices), line(devices), cliques(devices), star(devices)];
+    let mut all = vec![ring(devices), one_way(devices), line(devices), cliques(devices), star(devices), pairs(devices)];
     all.push(Machine::by_name(&format!("{devices}xcpu")).expect("it ships"));
     all.extend(Machine::by_name("dgx-1v").and_then(|m| m.first(devices)));
     all

@@ -211,7 +211,8 @@ impl Vector {
         let same = |a: f64, b: f64| {
             let exact = self.within == 0.0 && self.near == 0.0;
             let equal = a == b && (!exact || a.is_sign_negative() == b.is_sign_negative());
-            equal || (a.is_nan() && b.is_nan()) || (a - b).abs() <= self.near + self.within * b.abs() && !exact
+            let close = b.is_finite() && (a - b).abs() <= self.near + self.within * b.abs();
+            equal || (a.is_nan() && b.is_nan()) || (close && !exact)
         };
         let (a, b) = (found.to_f64(), expected.to_f64());
         let at = (0..a.len()).find(|&n| !same(a[n], b[n]))?;

@@ -1,71 +1,29 @@
-//! Cases that ask something of the plan itself: what moves, who holds what, what is refused, what wins.
+//! Cases of the groups A to E that ask something of the plan itself: what moves, who holds what, what is refused.
 
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
-use ein_ir::graph::{Graph, TensorId};
+use ein_ir::graph::Graph;
 use ein_ir::reference::run;
 use ein_ir::region::{Interval, Region};
-use ein_ir::text;
-use ein_plan::choice::{Choice, Home};
-use ein_plan::error::PlanError;
+use ein_plan::choice::{Block, Choice, Decomposition, Home};
 use ein_plan::exchanges::exchanges;
+use ein_plan::explain::explain;
 use ein_plan::lower::lower;
 use ein_plan::needs::operand_needs;
 use ein_plan::options::{Objective, Options, Strategy};
-use ein_plan::plan::{Plan, compare, plan};
+use ein_plan::plan::plan;
 use ein_plan::strategies::fixed;
-use ein_task::machine::{DeviceId, DeviceSet, Machine};
-use ein_task::memory::plan_memory;
+use ein_task::machine::{DeviceId, DeviceSet};
 use ein_task::relation::Held;
-use ein_task::task::{TaskGraph, Verb};
+use ein_task::task::Verb;
 use ein_task::task_text::print;
 use ein_task::units::Bytes;
-use ein_task::verify::verify;
 use ein_tests::choices::{by_label, cut, drawn, even, held};
 use ein_tests::computed::once;
+use ein_tests::plans::{computes, cpus, graph, lowered, moved, named, searched};
 use ein_tests::same::difference;
 use ein_tests::small;
-use einsummable::models::{Decoder, DecoderConfig};
-use einsummable::nn::Module;
-use einsummable::workloads::workload;
 use einsummable::{Tensor, trace};
-
-fn graph(text: &str) -> Graph {
-    text::parse(text).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn cpus(devices: usize) -> Machine {
-    Machine::by_name(&format!("{devices}xcpu")).expect("it ships")
-}
-
-fn searched(graph: &Graph, machine: &Machine, objective: Objective) -> Plan {
-    let options = Options { objective, ..Options::default() };
-    plan(graph, machine, &options).unwrap_or_else(|e| panic!("{e}\n{}", text::print(graph)))
-}
-
-fn named(graph: &Graph, name: &str) -> TensorId {
-    graph.find(name).unwrap_or_else(|| panic!("there is no `{name}`"))
-}
-
-fn lowered(graph: &Graph, choice: &Choice, machine: &Machine) -> TaskGraph {
-    let mut tasks = lower(graph, choice, machine, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
-    plan_memory(&mut tasks);
-    verify(&tasks).unwrap_or_else(|e| panic!("{e}\n{}", print(&tasks)));
-    tasks
-}
-
-/// The plan computes what the reference does, with small integers.
-fn computes(graph: &Graph, tasks: &TaskGraph, within: f64, what: &str) {
-    let inputs = small::inputs(graph, 11);
-    let expected = run(graph, &inputs).expect("the reference runs");
-    let found = once(graph, tasks, &inputs).unwrap_or_else(|e| panic!("{what}: {e}"));
-    assert_eq!(difference(&found, &expected, within), None, "{what}");
-}
-
-fn moved(tasks: &TaskGraph) -> u64 {
-    let received = tasks.tasks.iter().filter(|t| matches!(t.verb, Verb::Receive { .. }));
-    received.map(|t| t.value.form.bytes(&t.value.region) as u64).sum()
-}
 
 /// A5: every size on every number of devices, cut and put together.
 #[test]
@@ -81,6 +39,61 @@ fn a5_every_size_on_every_number_of_devices() {
             assert_eq!(moved(&tasks), 0, "{size} on {devices}");
         }
     }
+}
+
+/// A7: sizes 1, 5 and 4 of 10 on three devices are used as they are; what does not fill the tensor is refused.
+#[test]
+fn a7_given_layouts_are_used_or_refused() {
+    let graph = graph("x: input f32[10]\ny = einsum f32 (i: 10) map x[i] + 1.0\nreturn y\n");
+    let (x, y) = (named(&graph, "x"), named(&graph, "y"));
+    let strip = |lo, hi| Region(vec![Interval::new(lo, hi)]);
+    let given = |bounds: &[(usize, usize)]| {
+        let strips = bounds.iter().map(|&(lo, hi)| strip(lo, hi)).enumerate();
+        let one = |(n, region)| (region, DeviceSet::one(DeviceId(n as u16)));
+        let strips: Vec<(Region, DeviceSet)> = strips.map(one).collect();
+        let mut choice = by_label(&graph, 3, &[]);
+        let held = strips.iter().cloned().map(|(region, devices)| Held { region, devices }).collect();
+        choice.homes.insert(x, Home::At(held));
+        let blocks = strips.into_iter().map(|(region, devices)| Block { region, devices }).collect();
+        if let Some(decomposition) = Decomposition::new(&graph.spec(y).expect("it computes").space(), blocks) {
+            choice.decompositions.insert(y, decomposition);
+            choice.homes.insert(y, Home::AsProduced);
+        }
+        choice
+    };
+    let tasks = lowered(&graph, &given(&[(0, 1), (1, 6), (6, 10)]), &cpus(3));
+    computes(&graph, &tasks, 0.0, "1, 5 and 4");
+    assert_eq!(moved(&tasks), 0, "{}", print(&tasks));
+    let fed = tasks.tasks.iter().filter(|t| matches!(t.verb, Verb::Feed { .. }));
+    assert_eq!(fed.map(|t| t.value.region.volume()).collect::<Vec<_>>(), [1, 5, 4]);
+    for bounds in [[(0, 1), (1, 5), (6, 10)], [(0, 2), (1, 6), (6, 10)], [(0, 1), (1, 6), (6, 11)]] {
+        let refusal = lower(&graph, &given(&bounds), &cpus(3), &Options::default()).expect_err("it does not fill x");
+        let told = "the home of `x` does not fill [0:10] with disjoint blocks";
+        assert!(refusal.to_string().contains(told), "{bounds:?}: {refusal}");
+    }
+}
+
+/// A10: what lies at several devices is named, with the bytes of its copies; uneven rows need no copies.
+#[test]
+fn a10_what_is_replicated_is_said() {
+    let rows = graph("x: input f32[17, 16]\ny = einsum f32 (i: 17, j: 16) map x[i, j] * 2.0\nreturn y\n");
+    let found = searched(&rows, &cpus(8), Objective::Bytes);
+    assert_eq!(explain(&found).expect("a plan").replicated, []);
+    let graph = small::matmul(17, 16, 5);
+    let weights = |strategy| {
+        let options = Options { strategy: Some(strategy), ..Options::default() };
+        let plan = plan(&graph, &cpus(8), &options).unwrap_or_else(|e| panic!("{e}"));
+        let explained = explain(&plan).expect("a plan");
+        let text = explained.to_string();
+        for r in &explained.replicated {
+            let line = text.lines().find(|l| l.starts_with(&r.tensor) && l.ends_with(&r.bytes.to_string()));
+            assert!(line.is_some(), "{r:?} is not in\n{text}");
+        }
+        explained.replicated.into_iter().map(|r| (r.kind, r.copies, r.bytes)).collect::<Vec<_>>()
+    };
+    // 16 times 5 weights of 4 bytes on eight devices: seven copies too many.
+    assert_eq!(weights(Strategy::Data), [("parameter".to_owned(), 8, Bytes(7 * 16 * 5 * 4))]);
+    assert_eq!(weights(Strategy::OneDevice), []);
 }
 
 fn attention(heads: usize, kv_heads: usize) -> Graph {
@@ -166,6 +179,19 @@ fn b11_fused_projections_by_heads() {
     assert_eq!(moved(&tasks), 2 * 2 * 4, "{}", print(&tasks));
 }
 
+/// E5: of three products the cheapest order is taken: 200 thousand multiplications, not 20 million.
+#[test]
+fn e5_three_products_in_the_cheapest_order() {
+    let input = |name: &str, shape: [usize; 2]| Tensor::input(name, shape, DType::F32);
+    let multiplications = |shapes: [[usize; 2]; 3]| -> f64 {
+        let [a, b, c] = ["a", "b", "c"].map(|n| input(n, shapes[(n.as_bytes()[0] - b'a') as usize]));
+        let graph = trace(&[("y", &Tensor::einsum("ab,bc,cd->ad", &[&a, &b, &c]))]).expect("it fits").graph;
+        graph.ids().filter_map(|id| graph.spec(id)).map(|spec| spec.space().volume() as f64).sum()
+    };
+    assert_eq!(multiplications([[10, 1000], [1000, 10], [10, 1000]]), 2e5);
+    assert_eq!(multiplications([[1000, 10], [10, 1000], [1000, 10]]), 2e5);
+}
+
 /// E8: one tensor read twice is handed out once.
 #[test]
 fn e8_one_tensor_read_twice_moves_once() {
@@ -182,117 +208,6 @@ fn e8_one_tensor_read_twice_moves_once() {
     // Two rows go, one partial comes back.
     assert_eq!(moved(&tasks), 2 * 4 * 4 + 4, "{}", print(&tasks));
     computes(&graph, &tasks, 0.0, "twice");
-}
-
-/// H6: products of every size.
-#[test]
-fn h6_products_of_every_size() {
-    for rows in 1..=257 {
-        let graph = small::matmul(rows, 3, 5);
-        let devices = 1 + rows % 8;
-        let tasks = lowered(&graph, &drawn(&graph, devices, rows as u64), &cpus(devices));
-        computes(&graph, &tasks, 0.0, &format!("{rows} rows on {devices}"));
-    }
-}
-
-/// I1: a weight larger than a device is cut, and no device gathers it.
-#[test]
-fn i1_a_weight_larger_than_a_device() {
-    let graph = graph(
-        "x: input f32[1, 64]\nw: param f32[64, 96]\n\
-         y = einsum f32 (i: 1, j: 96 | k: 64) sum x[i, k] * w[k, j]\nreturn y\n",
-    );
-    let limit = Bytes(16 << 10);
-    let options = Options { memory: Some(limit), ..Options::default() };
-    for devices in [2, 3, 5, 8] {
-        let plan = plan(&graph, &cpus(devices), &options).unwrap_or_else(|e| panic!("{devices}: {e}"));
-        assert!(plan.peak_memory() <= limit, "{devices}: {}", plan.peak_memory());
-        assert!(plan.tasks.arenas.iter().all(|a| *a <= limit));
-        computes(&plan.graph, &plan.tasks, 0.0, &format!("{devices} devices"));
-    }
-    // I6: where it cannot be, the error says what lies there and how much would do.
-    let Err(PlanError::DoesNotFit { limit: at, needed, largest, .. }) = plan(&graph, &cpus(1), &options) else {
-        panic!("24 KiB do not fit in 16");
-    };
-    assert_eq!(at, limit);
-    assert!(needed.0 >= 64 * 96 * 4, "{needed}");
-    assert_eq!(largest.first().map(|l| l.tensor.as_str()), Some("w"));
-    let enough = Options { memory: Some(needed), ..Options::default() };
-    plan(&graph, &cpus(1), &enough).unwrap_or_else(|e| panic!("{needed} would do: {e}"));
-}
-
-/// I10: names and the order of rows that do not depend on each other change no cost.
-#[test]
-fn i10_names_and_order_change_no_cost() {
-    let written = graph(
-        "x: input f32[24, 32]\nw: param f32[32, 48]\nv: param f32[32, 40]\n\
-         a = einsum f32 (i: 24, j: 48 | k: 32) sum x[i, k] * w[k, j]\n\
-         b = einsum f32 (i: 24, j: 40 | k: 32) sum x[i, k] * v[k, j]\nreturn a\nreturn b\n",
-    );
-    let renamed = graph(
-        "v: param f32[32, 40]\nw: param f32[32, 48]\nz: input f32[24, 32]\n\
-         second = einsum f32 (p: 24, q: 40 | r: 32) sum z[p, r] * v[r, q]\n\
-         first = einsum f32 (q: 24, r: 48 | p: 32) sum z[q, p] * w[p, r]\nreturn first\nreturn second\n",
-    );
-    for devices in 1..=8 {
-        for objective in [Objective::Time, Objective::Bytes] {
-            let costs = [&written, &renamed].map(|g| searched(g, &cpus(devices), objective).report.cost);
-            assert!((costs[0] - costs[1]).abs() <= 1e-9 * costs[0], "{devices}, {objective:?}: {costs:?}");
-        }
-    }
-}
-
-/// J8: the same graph gives the same plan.
-#[test]
-fn j8_twenty_times_the_same() {
-    let graph = workload("ffnn:24,48,12,10,f32").expect("a workload");
-    let text = || print(&searched(&graph, &cpus(5), Objective::Time).tasks);
-    let first = text();
-    for _ in 1..20 {
-        assert_eq!(text(), first);
-    }
-}
-
-/// J9: with 128 tokens of one sequence on eight devices, cutting the batch loses.
-#[test]
-fn j9_data_parallel_loses() {
-    let graph = workload("llama-7b-block:1x128").expect("a workload");
-    let machine = Machine::by_name("8xa100").expect("it ships");
-    let plan = searched(&graph, &machine, Objective::Time);
-    for report in compare(&graph, &machine, &Options::default()) {
-        if let Some(cost) = report.cost {
-            assert!(
-                plan.report.cost <= cost * (1.0 + 1e-9),
-                "{}: {cost} against {}",
-                report.strategy,
-                plan.report.cost
-            );
-            if report.strategy == Strategy::Data.name() {
-                assert!(plan.report.cost < 0.9 * cost, "{cost} against {}", plan.report.cost);
-            }
-        }
-    }
-}
-
-/// K1: a Llama of sizes that nothing divides, forward.
-#[test]
-fn k1_a_llama_that_nothing_divides() {
-    let config = DecoderConfig { dtype: DType::F32, ..DecoderConfig::of_sizes(20, 5, 1, 53, 1, 97) };
-    let ids = Tensor::input("ids", [3, 7], DType::I64);
-    let graph = trace(&[("logits", &Decoder::new(&config).forward(&ids))]).expect("a model").graph;
-    let inputs = small::inputs(&graph, 2);
-    let expected = run(&graph, &inputs).expect("the reference runs");
-    for devices in 1..=8 {
-        let objective = [Objective::Time, Objective::Bytes, Objective::Memory][devices % 3];
-        let plan = searched(&graph, &cpus(devices), objective);
-        let found = once(&plan.graph, &plan.tasks, &inputs).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(difference(&found, &expected, 1e-4), None, "{objective:?} on {devices}");
-        for seed in 0..6 {
-            let tasks = lowered(&graph, &drawn(&graph, devices, seed), &cpus(devices));
-            let found = once(&graph, &tasks, &inputs).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(difference(&found, &expected, 1e-4), None, "seed {seed} on {devices}");
-        }
-    }
 }
 
 /// F4, E8: an exchange is one question of a tensor, however many operations read it alike.

@@ -4,6 +4,7 @@
 use crate::choice::{Decomposition, Home};
 use crate::error::PlanError;
 use crate::exchanges::{Stage, exchanges};
+use crate::needs::{home_relation, produced};
 use crate::plan::Plan;
 use crate::price::{aim, seconds};
 use crate::report::Report;
@@ -85,6 +86,19 @@ pub struct DeviceUse {
     pub received: Bytes,
 }
 
+/// A tensor that lies at more than one device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Replicated {
+    /// The tensor.
+    pub tensor: String,
+    /// What it is: `parameter`, `input`, `state`, or `activation`.
+    pub kind: String,
+    /// The most devices that hold one of its elements.
+    pub copies: usize,
+    /// Bytes of all copies but the first.
+    pub bytes: Bytes,
+}
+
 /// A plan, explained.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
@@ -94,6 +108,8 @@ pub struct Explanation {
     pub operations: Vec<Operation>,
     /// Every exchange that moves something, in order.
     pub exchanges: Vec<Moved>,
+    /// Every tensor that is kept more than once, in order: what replication costs in memory.
+    pub replicated: Vec<Replicated>,
     /// Every device.
     pub devices: Vec<DeviceUse>,
 }
@@ -186,7 +202,39 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
             received: plan.report.bytes_per_device.received[d.index()],
         })
         .collect();
-    Ok(Explanation { report: plan.report.clone(), operations, exchanges: moved, devices })
+    let report = plan.report.clone();
+    Ok(Explanation { report, operations, exchanges: moved, replicated: replicated(plan), devices })
+}
+
+/// What is held, or computed and left, at several devices.
+fn replicated(plan: &Plan) -> Vec<Replicated> {
+    let mut found = Vec::new();
+    for (&id, home) in &plan.choice.homes {
+        let blocks = match (home, plan.choice.decompositions.get(&id)) {
+            (Home::At(held), _) => home_relation(&plan.graph, id, held),
+            (Home::AsProduced, Some(decomposition)) => {
+                produced(&plan.graph, id, decomposition, plan.options.wide_partials)
+            }
+            (Home::AsProduced, None) => continue,
+        };
+        let form = if blocks.is_complete() { &blocks.finished } else { &blocks.pending };
+        let (mut copies, mut bytes) = (1, 0);
+        for block in &blocks.blocks {
+            copies = copies.max(block.devices.len());
+            bytes += form.bytes(&block.region) as u64 * (block.devices.len() as u64 - 1);
+        }
+        let kind = match plan.graph.node(id).op {
+            Op::Input(InputKind::Parameter) => "parameter",
+            Op::Input(InputKind::Input) => "input",
+            Op::Input(InputKind::State) => "state",
+            Op::Einsum(_) | Op::Kernel(_) | Op::View(_) => "activation",
+        };
+        if bytes > 0 {
+            let tensor = plan.graph.node(id).name.clone();
+            found.push(Replicated { tensor, kind: kind.into(), copies, bytes: Bytes(bytes) });
+        }
+    }
+    found
 }
 
 fn parameters(plan: &Plan) -> Vec<Bytes> {
@@ -301,6 +349,13 @@ impl fmt::Display for Explanation {
                     "{name:<width$}  {:<9}  {b:>10}  {:>5}  {:>5}  {t:>10}  {l:>10}  {readers}",
                     m.stage, m.moves, m.depth
                 )?;
+            }
+        }
+        if !self.replicated.is_empty() {
+            writeln!(f, "\n{:<width$}  {:<10}  {:>6}  {:>11}", "replicated", "kind", "copies", "extra bytes")?;
+            for r in &self.replicated {
+                let (name, bytes) = (cut(&r.tensor, width), r.bytes.to_string());
+                writeln!(f, "{name:<width$}  {:<10}  {:>6}  {bytes:>11}", r.kind, r.copies)?;
             }
         }
         writeln!(
