@@ -18,6 +18,7 @@ use ein_tests::choices::{self, drawn};
 use ein_tests::computed::{Values, once};
 use ein_tests::machines;
 use ein_tests::operations::{Draw, Drawn, Operation, all, families};
+use ein_tests::plans::soon_searched;
 use ein_tests::same::{difference, variable};
 use einsummable::Tensor;
 use einsummable::trace::trace;
@@ -74,6 +75,7 @@ fn planned(graph: &Graph, values: &Values, within: f64, devices: usize, mixed: u
     compare(&how, &once(graph, &tasks, &inputs).map_err(told)?)?;
     // Searches are dearer than lowering: every few draws, for every count of devices in turn.
     if seed.is_multiple_of(3) {
+        let devices = soon_searched(graph, devices);
         let objective = if seed.is_multiple_of(2) { Objective::Time } else { Objective::Bytes };
         let how = format!("searched for {objective:?} on {devices}");
         let told = |e: String| format!("{how}: {e}");
