@@ -9,6 +9,7 @@ pub mod compare;
 pub mod contract;
 pub mod conv;
 pub mod elementwise;
+pub mod image;
 pub mod norm;
 pub mod pool;
 pub mod rearrange;
@@ -58,6 +59,7 @@ pub fn families() -> Vec<(&'static str, Vec<Operation>)> {
         ("contract", contract::rows()),
         ("conv", conv::rows()),
         ("elementwise", elementwise::rows()),
+        ("image", image::rows()),
         ("norm", norm::rows()),
         ("pool", pool::rows()),
         ("rearrange", rearrange::rows()),

@@ -8,6 +8,7 @@ pub mod compare;
 pub mod contract;
 pub mod conv;
 pub mod elementwise;
+pub mod image;
 pub mod norm;
 pub mod pool;
 pub mod rearrange;
@@ -51,6 +52,7 @@ pub fn families() -> Vec<(&'static str, Apply)> {
         ("contract", contract::apply),
         ("conv", conv::apply),
         ("elementwise", elementwise::apply),
+        ("image", image::apply),
         ("norm", norm::apply),
         ("pool", pool::apply),
         ("rearrange", rearrange::apply),
@@ -172,6 +174,12 @@ impl Args {
             Some(n) => Operand::Int(n),
             None => Operand::Float(self.number(name)),
         }
+    }
+
+    /// Numbers.
+    pub fn numbers(&self, name: &str) -> Vec<f64> {
+        let list = self.get(name).as_array().unwrap_or_else(|| panic!("`{name}` of {}", self.0));
+        list.iter().map(number).collect()
     }
 
     /// A whole number.

@@ -143,6 +143,7 @@ families!(
     contract,
     conv,
     elementwise,
+    image,
     norm,
     pool,
     rearrange,

@@ -92,7 +92,7 @@ macro_rules! families {
     };
 }
 
-families!(attention, compare, contract, conv, elementwise, norm, pool, rearrange, reduce, shape);
+families!(attention, compare, contract, conv, elementwise, image, norm, pool, rearrange, reduce, shape);
 
 /// Operations that `PyTorch` has no vectors of, with the reason.
 const NO_VECTOR: [(&str, &str); 0] = [];

@@ -22,6 +22,7 @@ pub use session::{Compiled, Session, SessionError};
 pub use tensor::attention::AttentionOptions;
 pub use tensor::conv::{ConvOptions, Padding};
 pub use tensor::conv_transpose::ConvTransposeOptions;
+pub use tensor::interpolate::{InterpolateMode, InterpolateOptions};
 pub use tensor::map::Gelu;
 pub use tensor::pad::PadMode;
 pub use tensor::pool::{AvgPoolOptions, LpPoolOptions, MaxPoolOptions};

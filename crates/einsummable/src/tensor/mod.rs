@@ -21,10 +21,12 @@
 pub mod adaptive;
 pub mod attention;
 mod axes;
+mod channel_norm;
 pub mod contract;
 pub mod conv;
 pub mod conv_transpose;
 pub mod error;
+pub mod interpolate;
 pub(crate) mod map;
 pub mod norm;
 pub mod operand;
@@ -36,6 +38,7 @@ pub mod promote;
 pub mod reduce;
 mod repeat;
 pub mod shape;
+mod shuffle;
 pub mod unfold;
 pub mod window;
 

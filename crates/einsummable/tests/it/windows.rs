@@ -5,8 +5,8 @@ use super::{c, count, value};
 use ein_ir::op::Op;
 use ein_ir::spec::Role;
 use einsummable::{
-    AvgPoolOptions, ConvOptions, ConvTransposeOptions, DType, MaxPoolOptions, PadMode, Padding, Tensor, UnfoldOptions,
-    trace,
+    AvgPoolOptions, ConvOptions, ConvTransposeOptions, DType, InterpolateMode, InterpolateOptions, MaxPoolOptions,
+    PadMode, Padding, Tensor, UnfoldOptions, trace,
 };
 
 fn x(shape: &[usize]) -> Tensor {
@@ -135,6 +135,47 @@ fn shapes_answer_mistakes() {
     }
 }
 
+#[test]
+fn images_answer_mistakes() {
+    let image = x(&[2, 4, 5, 6]);
+    let to = |options: InterpolateOptions| image.interpolate(&options);
+    let twice = InterpolateOptions::scale_factor(2.0);
+    refused(&to(twice.clone().mode(InterpolateMode::Linear)), &["interpolate", "`linear`", "1 spatial"]);
+    refused(&x(&[2, 4]).interpolate(&twice), &["interpolate", "one to three spatial axes"]);
+    refused(&to(twice.clone().align_corners(true)), &["`nearest`", "align_corners"]);
+    refused(&to(InterpolateOptions::scale_factors(&[2.0; 3])), &["3 scale factors for 2"]);
+    refused(&to(InterpolateOptions::size([1, 2, 3])), &["size [1, 2, 3]", "3 numbers for 2"]);
+    refused(&to(InterpolateOptions::size([3, 0])), &["[5, 6] become [3, 0]"]);
+    for factor in [0.1, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+        refused(&to(InterpolateOptions::scale_factor(factor)), &["interpolate", "1 or more"]);
+    }
+    let integers = image.to(DType::I64);
+    refused(&integers.interpolate(&twice.mode(InterpolateMode::Bilinear)), &["interpolate", "floats"]);
+    refused(&image.pixel_shuffle(3), &["pixel_shuffle", "4 channels", "3 squared"]);
+    refused(&image.pixel_shuffle(usize::MAX), &["pixel_shuffle"]);
+    refused(&x(&[4, 4]).pixel_shuffle(2), &["pixel_shuffle", "channels, rows and columns"]);
+    refused(&image.pixel_unshuffle(5), &["pixel_unshuffle", "5 by 6", "5"]);
+    refused(&image.pixel_unshuffle(0), &["pixel_unshuffle", "0"]);
+    refused(&image.channel_shuffle(3), &["channel_shuffle", "4 channels", "3 groups"]);
+    refused(&x(&[2, 4]).channel_shuffle(2), &["channel_shuffle", "a spatial axis"]);
+}
+
+#[test]
+fn norms_of_channels_answer_mistakes() {
+    let image = x(&[2, 4, 5, 6]);
+    let (three, four) = (w(&[3]), w(&[4]));
+    refused(&image.batch_norm(&three, &four, None, None, 1e-5), &["batch_norm", "[3] for 4 channels"]);
+    refused(&image.batch_norm(&four, &four, None, Some(&three), 1e-5), &["batch_norm", "[3] for 4 channels"]);
+    refused(&x(&[4]).batch_norm(&four, &four, None, None, 1e-5), &["batch_norm", "batch and channels"]);
+    refused(&image.to(DType::I64).batch_norm(&four, &four, None, None, 1e-5), &["batch_norm", "floats"]);
+    refused(&image.group_norm(3, None, None, 1e-5), &["group_norm", "4 channels", "3 groups"]);
+    refused(&image.group_norm(0, None, None, 1e-5), &["group_norm", "0 groups"]);
+    refused(&image.group_norm(2, Some(&three), None, 1e-5), &["group_norm", "[3] for 4 channels"]);
+    refused(&x(&[2, 4, 1]).instance_norm(None, None, 1e-5), &["instance_norm", "1 spatial", "more than one"]);
+    refused(&x(&[2, 4]).local_response_norm(3, 1.0, 0.75, 1.0), &["local_response_norm", "a spatial axis"]);
+    refused(&image.local_response_norm(0, 1.0, 0.75, 1.0), &["local_response_norm", "0 neighbours"]);
+}
+
 /// Roles of the labels of the row that is named after its method.
 fn roles(out: &Tensor, name: &str) -> Vec<(String, Role)> {
     let graph = trace(&[("out", out)]).unwrap().graph;
@@ -176,6 +217,10 @@ fn what_only_moves_elements_is_views() {
         t.pad(&[(2, 3)], PadMode::Circular),
         t.rot90(1, [0, 1]),
         t.movedim(&[0], &[1]),
+        t.reshape(&[1, 2, 2, 3]).interpolate(&InterpolateOptions::scale_factor(3.0)),
+        t.reshape(&[1, 3, 2, 2]).interpolate(&InterpolateOptions::scale_factor(0.5)),
+        t.reshape(&[1, 4, 1, 3]).pixel_shuffle(2),
+        t.reshape(&[1, 4, 1, 3]).channel_shuffle(2),
         Tensor::hstack(&[&t, &t]),
         t.chunk(4, 1).pop().unwrap(),
     ] {
