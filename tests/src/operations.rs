@@ -4,14 +4,19 @@
 //! reference. A row is named after the method it calls; a word or more after it tell variants apart
 //! (`"matmul vectors"`). What `PyTorch` would refuse, a row must not draw.
 
+pub mod activation;
+pub mod arithmetic;
 pub mod attention;
+pub mod bits;
 pub mod compare;
 pub mod contract;
 pub mod conv;
-pub mod elementwise;
+pub mod create;
+pub mod functions;
 pub mod image;
 pub mod norm;
 pub mod pool;
+pub mod random;
 pub mod rearrange;
 pub mod reduce;
 pub mod shape;
@@ -54,14 +59,19 @@ impl Drawn {
 /// The rows of every family, by its name.
 pub fn families() -> Vec<(&'static str, Vec<Operation>)> {
     vec![
+        ("activation", activation::rows()),
+        ("arithmetic", arithmetic::rows()),
         ("attention", attention::rows()),
+        ("bits", bits::rows()),
         ("compare", compare::rows()),
         ("contract", contract::rows()),
         ("conv", conv::rows()),
-        ("elementwise", elementwise::rows()),
+        ("create", create::rows()),
+        ("functions", functions::rows()),
         ("image", image::rows()),
         ("norm", norm::rows()),
         ("pool", pool::rows()),
+        ("random", random::rows()),
         ("rearrange", rearrange::rows()),
         ("reduce", reduce::rows()),
         ("shape", shape::rows()),

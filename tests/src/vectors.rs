@@ -3,11 +3,16 @@
 //! A family is a file `tests/vectors/<family>.jsonl`, made by `tests/vectors/make/<family>.py`, and a module
 //! here whose `apply` calls the method of `Tensor` that a line names.
 
+pub mod activation;
+pub mod arithmetic;
 pub mod attention;
+pub mod bits;
 pub mod compare;
 pub mod contract;
 pub mod conv;
+pub mod create;
 pub mod elementwise;
+pub mod functions;
 pub mod image;
 pub mod norm;
 pub mod pool;
@@ -47,11 +52,16 @@ pub type Apply = fn(&str, &Args, &[Tensor]) -> Option<Vec<Tensor>>;
 /// The families, by name.
 pub fn families() -> Vec<(&'static str, Apply)> {
     vec![
+        ("activation", activation::apply),
+        ("arithmetic", arithmetic::apply),
         ("attention", attention::apply),
+        ("bits", bits::apply),
         ("compare", compare::apply),
         ("contract", contract::apply),
         ("conv", conv::apply),
+        ("create", create::apply),
         ("elementwise", elementwise::apply),
+        ("functions", functions::apply),
         ("image", image::apply),
         ("norm", norm::apply),
         ("pool", pool::apply),

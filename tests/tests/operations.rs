@@ -138,14 +138,19 @@ macro_rules! families {
 // One line a family.
 #[rustfmt::skip]
 families!(
+    activation,
+    arithmetic,
     attention,
+    bits,
     compare,
     contract,
     conv,
-    elementwise,
+    create,
+    functions,
     image,
     norm,
     pool,
+    random,
     rearrange,
     reduce,
     shape,

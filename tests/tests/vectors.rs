@@ -92,10 +92,41 @@ macro_rules! families {
     };
 }
 
-families!(attention, compare, contract, conv, elementwise, image, norm, pool, rearrange, reduce, shape);
+// One line a family.
+#[rustfmt::skip]
+families!(
+    activation,
+    arithmetic,
+    attention,
+    bits,
+    compare,
+    contract,
+    conv,
+    create,
+    elementwise,
+    functions,
+    image,
+    norm,
+    pool,
+    rearrange,
+    reduce,
+    shape,
+);
 
 /// Operations that `PyTorch` has no vectors of, with the reason.
-const NO_VECTOR: [(&str, &str); 0] = [];
+const NO_VECTOR: [(&str, &str); 9] = [
+    ("rand", RANDOM),
+    ("rand_like", RANDOM),
+    ("uniform", RANDOM),
+    ("randn", RANDOM),
+    ("randn_like", RANDOM),
+    ("normal", RANDOM),
+    ("randint", RANDOM),
+    ("bernoulli", RANDOM),
+    ("dropout", RANDOM),
+];
+const RANDOM: &str =
+    "PyTorch's generator is another; einsummable's tests/it/random.rs has known answers and statistics";
 
 #[test]
 fn every_operation_has_vectors() {

@@ -20,24 +20,169 @@ impl Literal {
     }
 }
 
-/// Functions of one argument. Float functions round to the argument's type; `Not` is for bools.
+/// Functions of one argument. All but the last row are of floats and round to the argument's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Unary {
-    Neg,
-    Abs,
     Exp,
+    Exp2,
+    /// `exp(x) - 1`, exact near 0.
+    Expm1,
     Log,
+    Log2,
+    Log10,
+    /// `log(1 + x)`, exact near 0.
+    Log1p,
     Sqrt,
     Rsqrt,
     Sin,
     Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
     Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
     Erf,
+    /// `1 - erf(x)`, exact where that is small.
+    Erfc,
+    /// The inverse of the error function.
+    Erfinv,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
     Floor,
+    Ceil,
+    /// To the nearest integer, halves to the even one.
+    Round,
+    Trunc,
+    /// Of numbers, not of bools.
+    Neg,
+    /// Of numbers, not of bools.
+    Abs,
+    /// Of bools.
     Not,
+}
+
+impl Unary {
+    /// Every function.
+    pub const ALL: [Unary; 32] = [
+        Self::Exp,
+        Self::Exp2,
+        Self::Expm1,
+        Self::Log,
+        Self::Log2,
+        Self::Log10,
+        Self::Log1p,
+        Self::Sqrt,
+        Self::Rsqrt,
+        Self::Sin,
+        Self::Cos,
+        Self::Tan,
+        Self::Asin,
+        Self::Acos,
+        Self::Atan,
+        Self::Sinh,
+        Self::Cosh,
+        Self::Tanh,
+        Self::Asinh,
+        Self::Acosh,
+        Self::Atanh,
+        Self::Erf,
+        Self::Erfc,
+        Self::Erfinv,
+        Self::Sigmoid,
+        Self::Floor,
+        Self::Ceil,
+        Self::Round,
+        Self::Trunc,
+        Self::Neg,
+        Self::Abs,
+        Self::Not,
+    ];
+
+    /// The name in text forms and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exp => "exp",
+            Self::Exp2 => "exp2",
+            Self::Expm1 => "expm1",
+            Self::Log => "log",
+            Self::Log2 => "log2",
+            Self::Log10 => "log10",
+            Self::Log1p => "log1p",
+            Self::Sqrt => "sqrt",
+            Self::Rsqrt => "rsqrt",
+            Self::Sin => "sin",
+            Self::Cos => "cos",
+            Self::Tan => "tan",
+            Self::Asin => "asin",
+            Self::Acos => "acos",
+            Self::Atan => "atan",
+            Self::Sinh => "sinh",
+            Self::Cosh => "cosh",
+            Self::Tanh => "tanh",
+            Self::Asinh => "asinh",
+            Self::Acosh => "acosh",
+            Self::Atanh => "atanh",
+            Self::Erf => "erf",
+            Self::Erfc => "erfc",
+            Self::Erfinv => "erfinv",
+            Self::Sigmoid => "sigmoid",
+            Self::Floor => "floor",
+            Self::Ceil => "ceil",
+            Self::Round => "round",
+            Self::Trunc => "trunc",
+            Self::Neg => "neg",
+            Self::Abs => "abs",
+            Self::Not => "not",
+        }
+    }
+
+    /// The function with this name.
+    pub fn parse(name: &str) -> Option<Unary> {
+        Self::ALL.into_iter().find(|f| f.name() == name)
+    }
+
+    /// Whether the function is defined for a type.
+    fn takes(self, dtype: DType) -> bool {
+        match self {
+            Self::Not => dtype == DType::Bool,
+            Self::Neg | Self::Abs => dtype != DType::Bool,
+            Self::Exp
+            | Self::Exp2
+            | Self::Expm1
+            | Self::Log
+            | Self::Log2
+            | Self::Log10
+            | Self::Log1p
+            | Self::Sqrt
+            | Self::Rsqrt
+            | Self::Sin
+            | Self::Cos
+            | Self::Tan
+            | Self::Asin
+            | Self::Acos
+            | Self::Atan
+            | Self::Sinh
+            | Self::Cosh
+            | Self::Tanh
+            | Self::Asinh
+            | Self::Acosh
+            | Self::Atanh
+            | Self::Erf
+            | Self::Erfc
+            | Self::Erfinv
+            | Self::Sigmoid
+            | Self::Floor
+            | Self::Ceil
+            | Self::Round
+            | Self::Trunc => dtype.is_float(),
+        }
+    }
 }
 
 /// Functions of two arguments of one type. `Max` and `Min` pass a NaN on. Comparisons give `Bool`.
@@ -52,15 +197,100 @@ pub enum Binary {
     Mul,
     Div,
     Rem,
+    /// The remainder with the sign of the dividend, as `torch.fmod`; of integers 0 when the divisor is 0.
+    Fmod,
     Pow,
     Max,
     Min,
+    /// The angle of the point (second, first), of floats.
+    Atan2,
+    /// The first with the sign of the second, of floats; zeros and NaN have signs too.
+    Copysign,
     Lt,
     Le,
     Eq,
     Ne,
+    /// Of bools.
     And,
+    /// Of bools.
     Or,
+    /// Bit by bit, of integers.
+    BitAnd,
+    /// Bit by bit, of integers.
+    BitOr,
+    /// Bit by bit, of integers.
+    BitXor,
+    /// Of integers. Shifted by the type's width or more, or by a negative number, there is 0.
+    Shl,
+    /// Of integers, keeping the sign. Shifted by the type's width or more, or by a negative number, only the sign
+    /// is left: 0 or -1.
+    Shr,
+}
+
+impl Binary {
+    /// Every function.
+    pub const ALL: [Binary; 22] = [
+        Self::Add,
+        Self::Sub,
+        Self::Mul,
+        Self::Div,
+        Self::Rem,
+        Self::Fmod,
+        Self::Pow,
+        Self::Max,
+        Self::Min,
+        Self::Atan2,
+        Self::Copysign,
+        Self::Lt,
+        Self::Le,
+        Self::Eq,
+        Self::Ne,
+        Self::And,
+        Self::Or,
+        Self::BitAnd,
+        Self::BitOr,
+        Self::BitXor,
+        Self::Shl,
+        Self::Shr,
+    ];
+
+    /// Whether the function is defined for a type.
+    fn takes(self, dtype: DType) -> bool {
+        match self {
+            Self::Add | Self::Sub | Self::Mul | Self::Div | Self::Rem | Self::Fmod | Self::Pow => dtype != DType::Bool,
+            Self::Max | Self::Min | Self::Lt | Self::Le | Self::Eq | Self::Ne => true,
+            Self::Atan2 | Self::Copysign => dtype.is_float(),
+            Self::And | Self::Or => dtype == DType::Bool,
+            Self::BitAnd | Self::BitOr | Self::BitXor | Self::Shl | Self::Shr => {
+                !dtype.is_float() && dtype != DType::Bool
+            }
+        }
+    }
+
+    /// The type of the value for arguments of a type.
+    fn gives(self, dtype: DType) -> DType {
+        match self {
+            Self::Lt | Self::Le | Self::Eq | Self::Ne => DType::Bool,
+            Self::Add
+            | Self::Sub
+            | Self::Mul
+            | Self::Div
+            | Self::Rem
+            | Self::Fmod
+            | Self::Pow
+            | Self::Max
+            | Self::Min
+            | Self::Atan2
+            | Self::Copysign
+            | Self::And
+            | Self::Or
+            | Self::BitAnd
+            | Self::BitOr
+            | Self::BitXor
+            | Self::Shl
+            | Self::Shr => dtype,
+        }
+    }
 }
 
 /// A row's number.
@@ -194,22 +424,8 @@ impl Expr {
     /// A function of one row.
     pub fn unary(&mut self, function: Unary, row: RowId) -> Result<RowId, ExprError> {
         let dtype = self.check(row)?;
-        let ok = match function {
-            Unary::Not => dtype == DType::Bool,
-            Unary::Neg | Unary::Abs => dtype != DType::Bool,
-            Unary::Exp
-            | Unary::Log
-            | Unary::Sqrt
-            | Unary::Rsqrt
-            | Unary::Sin
-            | Unary::Cos
-            | Unary::Tanh
-            | Unary::Erf
-            | Unary::Sigmoid
-            | Unary::Floor => dtype.is_float(),
-        };
-        if !ok {
-            return Err(ExprError::Undefined { operation: format!("{function:?}").to_lowercase(), dtype });
+        if !function.takes(dtype) {
+            return Err(ExprError::Undefined { operation: function.name().into(), dtype });
         }
         Ok(self.push(Row::Unary(function, row), dtype))
     }
@@ -221,16 +437,10 @@ impl Expr {
         if l != r {
             return Err(ExprError::Mixed { operation, left: l, right: r });
         }
-        let (ok, dtype) = match function {
-            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Rem | Binary::Pow => (l != DType::Bool, l),
-            Binary::Max | Binary::Min => (true, l),
-            Binary::Lt | Binary::Le | Binary::Eq | Binary::Ne => (true, DType::Bool),
-            Binary::And | Binary::Or => (l == DType::Bool, l),
-        };
-        if !ok {
+        if !function.takes(l) {
             return Err(ExprError::Undefined { operation, dtype: l });
         }
-        Ok(self.push(Row::Binary(function, left, right), dtype))
+        Ok(self.push(Row::Binary(function, left, right), function.gives(l)))
     }
 
     /// `condition ? yes : no`.

@@ -105,21 +105,65 @@ pub fn unary(function: Unary, x: Scalar, dtype: DType) -> Scalar {
 
 fn unary_float(function: Unary, v: f64) -> f64 {
     match function {
-        Unary::Neg => -v,
-        Unary::Abs => v.abs(),
         Unary::Exp => v.exp(),
+        Unary::Exp2 => v.exp2(),
+        Unary::Expm1 => v.exp_m1(),
         Unary::Log => v.ln(),
+        Unary::Log2 => v.log2(),
+        Unary::Log10 => v.log10(),
+        Unary::Log1p => v.ln_1p(),
         Unary::Sqrt => v.sqrt(),
         Unary::Rsqrt => 1.0 / v.sqrt(),
         Unary::Sin => v.sin(),
         Unary::Cos => v.cos(),
+        Unary::Tan => v.tan(),
+        Unary::Asin => v.asin(),
+        Unary::Acos => v.acos(),
+        Unary::Atan => v.atan(),
+        Unary::Sinh => v.sinh(),
+        Unary::Cosh => v.cosh(),
         Unary::Tanh => v.tanh(),
+        Unary::Asinh => libm::asinh(v),
+        Unary::Acosh if v < 1.0 => f64::NAN,
+        Unary::Acosh => libm::acosh(v),
+        Unary::Atanh => libm::atanh(v),
         Unary::Erf => libm::erf(v),
+        Unary::Erfc => libm::erfc(v),
+        Unary::Erfinv => erfinv(v),
         Unary::Sigmoid => 1.0 / (1.0 + (-v).exp()),
         Unary::Floor => v.floor(),
-        // Refused for floats when the row was pushed.
-        Unary::Not => f64::from(v == 0.0),
+        Unary::Ceil => v.ceil(),
+        Unary::Round => v.round_ties_even(),
+        Unary::Trunc => v.trunc(),
+        Unary::Neg => -v,
+        Unary::Abs => v.abs(),
+        Unary::Not => unreachable!("refused for floats when the row was pushed"),
     }
+}
+
+/// The `y` of which `x` is the error function: a guess of three digits (Winitzki 2008), then three steps of
+/// Halley's method, each of which triples the digits.
+fn erfinv(x: f64) -> f64 {
+    let a = x.abs();
+    if !(0.0 < a && a < 1.0) {
+        return if a == 1.0 {
+            f64::INFINITY.copysign(x)
+        } else if a == 0.0 {
+            x
+        } else {
+            f64::NAN
+        };
+    }
+    // 1 - x² and 1 - x without cancellation: both are exact enough for every x below 1.
+    let log = ((1.0 - a) * (1.0 + a)).ln();
+    let b = 2.0 / (std::f64::consts::PI * 0.147) + 0.5 * log;
+    let mut y = ((b * b - log / 0.147).sqrt() - b).sqrt();
+    for _ in 0..3 {
+        let above = if a < 0.5 { libm::erf(y) - a } else { (1.0 - a) - libm::erfc(y) };
+        let step = above / (std::f64::consts::FRAC_2_SQRT_PI * (-y * y).exp());
+        y -= step / (1.0 + y * step);
+    }
+    y.copysign(x)
 }
 
 fn unary_int(function: Unary, v: i64, dtype: DType) -> i64 {
@@ -127,17 +171,35 @@ fn unary_int(function: Unary, v: i64, dtype: DType) -> i64 {
         Unary::Neg => wrap(v.wrapping_neg(), dtype),
         Unary::Abs => wrap(v.wrapping_abs(), dtype),
         Unary::Not => i64::from(v == 0),
-        // Refused for integers when the row was pushed.
         Unary::Exp
+        | Unary::Exp2
+        | Unary::Expm1
         | Unary::Log
+        | Unary::Log2
+        | Unary::Log10
+        | Unary::Log1p
         | Unary::Sqrt
         | Unary::Rsqrt
         | Unary::Sin
         | Unary::Cos
+        | Unary::Tan
+        | Unary::Asin
+        | Unary::Acos
+        | Unary::Atan
+        | Unary::Sinh
+        | Unary::Cosh
         | Unary::Tanh
+        | Unary::Asinh
+        | Unary::Acosh
+        | Unary::Atanh
         | Unary::Erf
+        | Unary::Erfc
+        | Unary::Erfinv
         | Unary::Sigmoid
-        | Unary::Floor => v,
+        | Unary::Floor
+        | Unary::Ceil
+        | Unary::Round
+        | Unary::Trunc => unreachable!("refused for integers when the row was pushed"),
     }
 }
 
@@ -159,16 +221,19 @@ fn binary_float(function: Binary, a: f64, b: f64, dtype: DType) -> Scalar {
             let r = a % b;
             if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
         }
+        Binary::Fmod => a % b,
         Binary::Pow => a.powf(b),
         Binary::Max => max(a, b),
         Binary::Min => min(a, b),
+        Binary::Atan2 => a.atan2(b),
+        Binary::Copysign => a.copysign(b),
         Binary::Lt => return Scalar::I(i64::from(a < b)),
         Binary::Le => return Scalar::I(i64::from(a <= b)),
         Binary::Eq => return Scalar::I(i64::from(a == b)),
         Binary::Ne => return Scalar::I(i64::from(a != b)),
-        // Refused for floats when the row was pushed.
-        Binary::And => return Scalar::I(i64::from(a != 0.0 && b != 0.0)),
-        Binary::Or => return Scalar::I(i64::from(a != 0.0 || b != 0.0)),
+        Binary::And | Binary::Or | Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::Shl | Binary::Shr => {
+            unreachable!("refused for floats when the row was pushed")
+        }
     };
     Scalar::F(round(value, dtype))
 }
@@ -180,6 +245,7 @@ fn binary_int(function: Binary, a: i64, b: i64, dtype: DType) -> i64 {
         Binary::Mul => wrap(a.wrapping_mul(b), dtype),
         Binary::Div => wrap(floor_div(a, b), dtype),
         Binary::Rem => wrap(a.wrapping_sub(floor_div(a, b).wrapping_mul(b)), dtype) * i64::from(b != 0),
+        Binary::Fmod => wrap(if b == 0 { 0 } else { a.wrapping_rem(b) }, dtype),
         Binary::Pow => wrap(int_pow(a, b), dtype),
         Binary::Max => a.max(b),
         Binary::Min => a.min(b),
@@ -189,7 +255,25 @@ fn binary_int(function: Binary, a: i64, b: i64, dtype: DType) -> i64 {
         Binary::Ne => i64::from(a != b),
         Binary::And => i64::from(a != 0 && b != 0),
         Binary::Or => i64::from(a != 0 || b != 0),
+        Binary::BitAnd => a & b,
+        Binary::BitOr => a | b,
+        Binary::BitXor => a ^ b,
+        Binary::Shl => wrap(shl(a, b), dtype),
+        Binary::Shr => shr(a, b),
+        Binary::Atan2 | Binary::Copysign => unreachable!("refused for integers when the row was pushed"),
     }
+}
+
+/// `a` shifted to the left; 0 where no bit is left. What is shifted out of a narrower type, wrapping removes.
+#[inline]
+pub fn shl(a: i64, by: i64) -> i64 {
+    if (0..64).contains(&by) { a << by } else { 0 }
+}
+
+/// `a` shifted to the right; its sign where no other bit is left.
+#[inline]
+pub fn shr(a: i64, by: i64) -> i64 {
+    a >> if (0..64).contains(&by) { by } else { 63 }
 }
 
 /// `a / b` rounded towards minus infinity; 0 when `b` is 0.

@@ -52,7 +52,11 @@
 //! value      = or ;
 //! or         = and { "||" and } ;
 //! and        = comparison { "&&" comparison } ;
-//! comparison = sum [ ( "<" | "<=" | "==" | "!=" | ">" | ">=" ) sum ] ;
+//! comparison = either [ ( "<" | "<=" | "==" | "!=" | ">" | ">=" ) either ] ;
+//! either     = differ { "|" differ } ;                of integers, bit by bit
+//! differ     = both { "^" both } ;
+//! both       = shift { "&" shift } ;
+//! shift      = sum { ( "<<" | ">>" ) sum } ;
 //! sum        = product { ( "+" | "-" ) product } ;
 //! product    = sign { ( "*" | "/" | "%" ) sign } ;
 //! sign       = ( "-" | "!" ) sign | primary ;         "-" before a number makes it a negative number
@@ -60,10 +64,12 @@
 //!            | "index" "(" name ")"                   the index of a label
 //!            | "cast" "<" dtype ">" "(" value ")"
 //!            | "select" "(" value "," value "," value ")"
-//!            | ( "max" | "min" | "pow" ) "(" value "," value ")"
+//!            | ( "max" | "min" | "pow" | "fmod" | "atan2" | "copysign" ) "(" value "," value ")"
 //!            | unary "(" value ")" ;
-//! unary      = "neg" | "abs" | "exp" | "log" | "sqrt" | "rsqrt" | "sin" | "cos" | "tanh" | "erf" | "sigmoid"
-//!            | "floor" | "not" ;
+//! unary      = "exp" | "exp2" | "expm1" | "log" | "log2" | "log10" | "log1p" | "sqrt" | "rsqrt"
+//!            | "sin" | "cos" | "tan" | "asin" | "acos" | "atan"
+//!            | "sinh" | "cosh" | "tanh" | "asinh" | "acosh" | "atanh" | "erf" | "erfc" | "erfinv" | "sigmoid"
+//!            | "floor" | "ceil" | "round" | "trunc" | "neg" | "abs" | "not" ;
 //! number     = [ "-" ] ( integer | float | "inf" | "nan" | "bits" "(" integer ")" ) ;
 //! integer    = [ "-" ] digit { digit } ;
 //! float      = digit { digit } [ "." digit { digit } ] [ "e" [ "+" | "-" ] digit { digit } ] ;
@@ -89,7 +95,7 @@ mod tests;
 
 use std::fmt;
 
-use crate::expr::{Binary, Unary};
+use crate::expr::Binary;
 use crate::graph::GraphError;
 
 pub use parse::parse;
@@ -140,23 +146,6 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Functions of one argument by name.
-const UNARY: [(&str, Unary); 13] = [
-    ("neg", Unary::Neg),
-    ("abs", Unary::Abs),
-    ("exp", Unary::Exp),
-    ("log", Unary::Log),
-    ("sqrt", Unary::Sqrt),
-    ("rsqrt", Unary::Rsqrt),
-    ("sin", Unary::Sin),
-    ("cos", Unary::Cos),
-    ("tanh", Unary::Tanh),
-    ("erf", Unary::Erf),
-    ("sigmoid", Unary::Sigmoid),
-    ("floor", Unary::Floor),
-    ("not", Unary::Not),
-];
-
 /// How a function of two arguments is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Notation {
@@ -169,9 +158,9 @@ enum Notation {
 /// The level of comparisons, which do not chain.
 const COMPARISON: u8 = 3;
 /// The level of a sign.
-const SIGN: u8 = 6;
+const SIGN: u8 = 10;
 /// The level of what needs no parentheses anywhere.
-const PRIMARY: u8 = 7;
+const PRIMARY: u8 = 11;
 
 fn notation(function: Binary) -> Notation {
     match function {
@@ -181,14 +170,22 @@ fn notation(function: Binary) -> Notation {
         Binary::Le => Notation::Infix("<=", COMPARISON),
         Binary::Eq => Notation::Infix("==", COMPARISON),
         Binary::Ne => Notation::Infix("!=", COMPARISON),
-        Binary::Add => Notation::Infix("+", 4),
-        Binary::Sub => Notation::Infix("-", 4),
-        Binary::Mul => Notation::Infix("*", 5),
-        Binary::Div => Notation::Infix("/", 5),
-        Binary::Rem => Notation::Infix("%", 5),
+        Binary::BitOr => Notation::Infix("|", 4),
+        Binary::BitXor => Notation::Infix("^", 5),
+        Binary::BitAnd => Notation::Infix("&", 6),
+        Binary::Shl => Notation::Infix("<<", 7),
+        Binary::Shr => Notation::Infix(">>", 7),
+        Binary::Add => Notation::Infix("+", 8),
+        Binary::Sub => Notation::Infix("-", 8),
+        Binary::Mul => Notation::Infix("*", 9),
+        Binary::Div => Notation::Infix("/", 9),
+        Binary::Rem => Notation::Infix("%", 9),
+        Binary::Fmod => Notation::Call("fmod"),
         Binary::Max => Notation::Call("max"),
         Binary::Min => Notation::Call("min"),
         Binary::Pow => Notation::Call("pow"),
+        Binary::Atan2 => Notation::Call("atan2"),
+        Binary::Copysign => Notation::Call("copysign"),
     }
 }
 

@@ -21,7 +21,9 @@ fn value(v: f64, dtype: DType) -> Scalar {
 
 #[test]
 fn binary_rows() {
-    use Binary::{Add, Div, Eq, Le, Lt, Max, Min, Mul, Ne, Pow, Rem, Sub};
+    use Binary::{
+        Add, Atan2, BitAnd, BitOr, BitXor, Copysign, Div, Eq, Fmod, Le, Lt, Max, Min, Mul, Ne, Pow, Rem, Shl, Shr, Sub,
+    };
     use DType::{BF16, F16, F32, F64, I32, I64, U8};
     let check = |function: Binary, dtype: DType, a: f64, b: f64, expected: f64| {
         let mut e = Expr::new();
@@ -69,6 +71,98 @@ fn binary_rows() {
     check(Pow, I64, 2.0, -1.0, 0.0);
     check(Pow, I64, -1.0, -3.0, -1.0);
     check(Pow, I32, 2.0, 32.0, 0.0);
+    // The other remainder has the sign of the dividend.
+    check(Fmod, F32, -7.0, 3.0, -1.0);
+    check(Fmod, F32, 7.0, -3.0, 1.0);
+    check(Fmod, F64, 7.0, 0.0, NAN);
+    check(Fmod, F64, 7.0, INF, 7.0);
+    check(Fmod, I64, -7.0, 3.0, -1.0);
+    check(Fmod, I64, 7.0, -3.0, 1.0);
+    check(Fmod, I32, 7.0, 0.0, 0.0);
+    // Signs of zeros and NaN count.
+    check(Copysign, F32, 3.0, -0.0, -3.0);
+    check(Copysign, F16, -3.0, INF, 3.0);
+    check(Copysign, F64, 3.0, -NAN, if NAN.is_sign_negative() { 3.0 } else { -3.0 });
+    check(Atan2, F64, 0.0, -0.0, std::f64::consts::PI);
+    check(Atan2, F64, -1.0, -1.0, -3.0 * std::f64::consts::FRAC_PI_4);
+    check(Atan2, F64, -0.0, 1.0, 0.0);
+    // Bits of integers; what is shifted out is gone.
+    check(BitAnd, I64, -2.0, 7.0, 6.0);
+    check(BitOr, I32, -8.0, 3.0, -5.0);
+    check(BitXor, U8, 255.0, 15.0, 240.0);
+    check(Shl, U8, 129.0, 1.0, 2.0);
+    check(Shl, I32, 1.0, 31.0, -2_147_483_648.0);
+    check(Shl, I32, 1.0, 32.0, 0.0);
+    check(Shl, I64, 1.0, 64.0, 0.0);
+    check(Shl, I64, 1.0, -1.0, 0.0);
+    check(Shr, I64, -9.0, 1.0, -5.0);
+    check(Shr, I64, -9.0, 64.0, -1.0);
+    check(Shr, U8, 200.0, 8.0, 0.0);
+    check(Shr, I32, 200.0, -1.0, 0.0);
+}
+
+#[test]
+fn unary_rows() {
+    use DType::{BF16, F32, F64};
+    use Unary::{Acosh, Asinh, Atanh, Ceil, Erfc, Erfinv, Exp2, Expm1, Log1p, Log2, Log10, Round, Tan, Trunc};
+    let check = |function: Unary, dtype: DType, x: f64, expected: f64| {
+        let mut e = Expr::operand(dtype);
+        e.unary(function, 0).expect("a float");
+        let Scalar::F(found) = evaluate(&e, &[Scalar::F(x)], &[]) else { panic!("a float") };
+        let near = (found - expected).abs() <= 2.0 * f64::EPSILON * expected.abs();
+        let special = found == expected && found.is_sign_negative() == expected.is_sign_negative();
+        assert!(near || special || (found.is_nan() && expected.is_nan()), "{function:?} of {dtype} {x}: {found:e}");
+    };
+    // Halves go to the even integer, and what is lost below zero is minus zero.
+    for (x, expected) in [(0.5, 0.0), (1.5, 2.0), (2.5, 2.0), (-0.5, -0.0), (-2.5, -2.0), (2.51, 3.0)] {
+        check(Round, F64, x, expected);
+    }
+    check(Ceil, F32, -0.5, -0.0);
+    check(Trunc, F32, -1.9, -1.0);
+    check(Trunc, BF16, INF, INF);
+    // Near 0 every digit is kept.
+    check(Expm1, F64, 1e-20, 1e-20);
+    check(Log1p, F64, 1e-20, 1e-20);
+    check(Log1p, F64, -1.0, -INF);
+    check(Exp2, F32, -149.0, 2f64.powi(-149));
+    check(Log2, F32, 8.0, 3.0);
+    check(Log10, F64, 1000.0, 3.0);
+    check(Tan, F64, 1.0, 1.557_407_724_654_902_3);
+    check(Asinh, F64, -1e300, -691.468_675_078_773_6);
+    check(Acosh, F64, 0.5, NAN);
+    check(Acosh, F64, -7000.0, NAN);
+    check(Atanh, F64, 1.0, INF);
+    check(Erfc, F64, 10.0, 2.088_487_583_762_545e-45);
+    // Against 40 digits.
+    for (x, expected) in [
+        (0.1, 0.088_855_990_494_257_69),
+        (0.5, 0.476_936_276_204_469_9),
+        (-0.9, -1.163_087_153_676_674),
+        (0.999_999, 3.458_910_737_275_499),
+        (1e-300, 8.862_269_254_527_58e-301),
+        (1.0 - f64::EPSILON / 2.0, 5.863_584_748_755_168),
+        (1.0, INF),
+        (-0.0, -0.0),
+        (1.5, NAN),
+        (NAN, NAN),
+    ] {
+        check(Erfinv, F64, x, expected);
+    }
+}
+
+#[test]
+fn functions_refuse_other_types() {
+    let mut e = Expr::new();
+    let (float, bool, int) =
+        (e.push_operand(0, DType::F32), e.push_operand(1, DType::Bool), e.push_operand(2, DType::I64));
+    let mut check = |function: Binary, row: usize, message: &str| {
+        assert_eq!(e.binary(function, row, row).expect_err("not of this type").to_string(), message);
+    };
+    check(Binary::BitXor, float, "`bitxor` is not defined for f32");
+    check(Binary::Shl, bool, "`shl` is not defined for bool");
+    check(Binary::Atan2, int, "`atan2` is not defined for i64");
+    check(Binary::And, int, "`and` is not defined for i64");
+    assert_eq!(e.unary(Unary::Round, int).expect_err("an integer").to_string(), "`round` is not defined for i64");
 }
 
 #[test]

@@ -40,6 +40,17 @@ fn where_(d: &mut Draw) -> Drawn {
     })
 }
 
+fn choose(d: &mut Draw) -> Drawn {
+    let shape = d.any_shape(0);
+    let condition = d.input(&shape, DType::Bool);
+    let (own, dtype) = (d.broadcastable(&shape), d.any());
+    Drawn::exactly(match d.rng.range(0, 2) {
+        0 => condition.choose(1.5, 2),
+        1 => condition.choose(-1, d.input(&own, dtype)),
+        _ => condition.choose(true, d.input(&own, dtype)),
+    })
+}
+
 fn masked_fill(d: &mut Draw) -> Drawn {
     let shape = d.any_shape(0);
     let dtype = d.number();
@@ -60,8 +71,10 @@ pub fn rows() -> Vec<Operation> {
         Operation { name: "ne", draw: |d| comparison(d, |a, b| a.ne(b), Tensor::ne) },
         Operation { name: "logical_and", draw: |d| logic(d, Tensor::logical_and) },
         Operation { name: "logical_or", draw: |d| logic(d, Tensor::logical_or) },
+        Operation { name: "logical_xor", draw: |d| logic(d, Tensor::logical_xor) },
         Operation { name: "logical_not", draw: logical_not },
         Operation { name: "where_", draw: where_ },
+        Operation { name: "choose", draw: choose },
         Operation { name: "masked_fill", draw: masked_fill },
     ]
 }

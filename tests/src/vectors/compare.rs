@@ -15,9 +15,14 @@ pub fn apply(operation: &str, args: &Args, x: &[Tensor]) -> Option<Vec<Tensor>> 
         "ne" => x[0].ne(other()),
         "logical_and" => x[0].logical_and(&x[1]),
         "logical_or" => x[0].logical_or(&x[1]),
+        "logical_xor" => x[0].logical_xor(&x[1]),
         "logical_not" => x[0].logical_not(),
         "where_" => x[1].where_(&x[0], second(args, x, 2)),
-        "masked_fill" => x[0].masked_fill(&x[1], args.number("value")),
+        "masked_fill" => x[0].masked_fill(&x[1], second(args, x, 2)),
+        "choose" => {
+            let given = |n: usize, name: &str| if args.has(name) { args.operand(name) } else { (&x[n]).into() };
+            x[0].choose(given(1, "yes"), given(x.len() - 1, "no"))
+        }
         _ => return None,
     }])
 }

@@ -30,7 +30,7 @@ ROWS += [
     case("ne", "empty", torch.ne, reals(0, 2), reals(1, 2)),
 ]
 
-TRUTHS = [(torch.logical_and, "logical_and"), (torch.logical_or, "logical_or")]
+TRUTHS = [(torch.logical_and, "logical_and"), (torch.logical_or, "logical_or"), (torch.logical_xor, "logical_xor")]
 for function, name in TRUTHS:
     ROWS += [
         case(name, "bools", function, tensor([True, True, False, False], "bool"), tensor([True, False, True, False], "bool")),
@@ -60,4 +60,18 @@ ROWS += [
     case("masked_fill", "minus infinity", lambda x, mask, value: x.masked_fill(mask, value), reals(3, 2), MASK, exact=True, value=-INF),
     case("masked_fill", "integers", lambda x, mask, value: x.masked_fill(mask, value), integers(3, 2, dtype="i64"), MASK, value=7),
     case("masked_fill", "bf16", lambda x, mask, value: x.masked_fill(mask, value), reals(3, 2, dtype="bf16"), MASK, exact=True, value=0.1),
+]
+
+
+def choose(condition, yes, no):
+    return torch.where(condition, yes, no)
+
+
+ROWS += [
+    case("choose", "two numbers", choose, MASK, yes=1.5, no=2),
+    case("choose", "two integers", choose, MASK, yes=1, no=2),
+    case("choose", "a number and integers", lambda condition, x, yes: torch.where(condition, yes, x), MASK, integers(2, dtype="i32"), yes=0.5),
+    case("choose", "two tensors of rank 0", torch.where, MASK, tensor(1.0, "f64"), tensor(2, "i64")),
+    case("choose", "a tensor of rank 0 and one with axes", torch.where, MASK, tensor(1.0, "f64"), reals(2)),
+    case("masked_fill", "a tensor of rank 0", torch.masked_fill, reals(3, 2), MASK, tensor(4.0)),
 ]

@@ -42,9 +42,9 @@ pub(super) struct Token {
 }
 
 /// Longest first, so that `<=` is not `<` and `=`.
-const SIGNS: [&str; 25] = [
-    "||", "&&", "<=", ">=", "==", "!=", "(", ")", "[", "]", "{", "}", "<", ">", "=", "!", ":", ";", ",", "|", "+", "-",
-    "*", "/", "%",
+const SIGNS: [&str; 29] = [
+    "||", "&&", "<<", ">>", "<=", ">=", "==", "!=", "(", ")", "[", "]", "{", "}", "<", ">", "=", "!", ":", ";", ",",
+    "|", "&", "^", "+", "-", "*", "/", "%",
 ];
 
 /// The tokens of a text, `End` last; or the byte where it stops making sense, and why.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::lexer::{is_word, is_word_start};
-use super::{COMPARISON, Notation, PRIMARY, RESERVED, SIGN, UNARY, notation};
+use super::{COMPARISON, Notation, PRIMARY, RESERVED, SIGN, notation};
 use crate::dtype::DType;
 use crate::einsum::{Access, Affine, Einsum};
 use crate::expr::{Binary, Literal, Row, RowId, Unary};
@@ -273,10 +273,7 @@ impl Join<'_> {
             Row::Unary(Unary::Neg, a) if !matches!(self.e.join.rows()[a].0, Row::Const(_)) => {
                 (format!("-{}", within(a, SIGN)), SIGN)
             }
-            Row::Unary(function, a) => {
-                let name = UNARY.iter().find(|u| u.1 == function).map_or("", |u| u.0);
-                (format!("{name}({})", free(a)), PRIMARY)
-            }
+            Row::Unary(function, a) => (format!("{}({})", function.name(), free(a)), PRIMARY),
             Row::Binary(function, a, b) => match notation(function) {
                 Notation::Call(name) => (format!("{name}({}, {})", free(a), free(b)), PRIMARY),
                 Notation::Infix(sign, COMPARISON) if turned => {

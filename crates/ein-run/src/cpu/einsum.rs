@@ -5,8 +5,9 @@
 //! result, reduced at the end. Either way the order is fixed by the block's shape.
 
 use super::fold;
-use super::lanes::{Axis, BLOCK, Lane, Lanes, cast, shift};
+use super::lanes::{Axis, BLOCK, Lane, Lanes, shift};
 use super::piece::{Elements, Piece, PieceMut};
+use super::rows::cast;
 use super::state::{State, store};
 use super::strided::{Odometer, Strided};
 use crate::error::Cause;

@@ -3,9 +3,10 @@
 #![allow(clippy::inline_always)]
 
 use super::convert::{self, wide};
-use super::lanes::{self, BLOCK, Lane};
+use super::lanes::{BLOCK, Lane};
 use super::math;
 use super::piece::{Elements, Piece, PieceMut};
+use super::rows;
 use super::state::store;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
@@ -93,14 +94,14 @@ impl Number for f32 {
     fn one(fold: Fold, a: Self, b: Self) -> Self {
         match fold {
             Fold::Sum => a + b,
-            Fold::Max => lanes::max(a, b),
-            Fold::Min => lanes::min(a, b),
+            Fold::Max => rows::max(a, b),
+            Fold::Min => rows::min(a, b),
             Fold::Prod => a * b,
         }
     }
 
     fn fold(fold: Fold, acc: &mut [Self], values: &[Self]) {
-        fold_loops!(fold, acc, values, |a, v| a + v, lanes::max, lanes::min, |a, v| a * v);
+        fold_loops!(fold, acc, values, |a, v| a + v, rows::max, rows::min, |a, v| a * v);
     }
 }
 

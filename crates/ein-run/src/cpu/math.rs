@@ -103,36 +103,6 @@ pub(crate) fn erf(x: f32) -> f32 {
     choose(a > 4.0, 1.0, value).copysign(x)
 }
 
-/// Sine (`quarter` 0) or cosine (`quarter` 1) of an `f32` up to a million in magnitude, in `f64`.
-#[inline(always)]
-pub(crate) fn sine(x: f32, quarter: f64) -> f32 {
-    /// 1.5 · 2⁵².
-    const ROUND: f64 = 6_755_399_441_055_744.0;
-    /// π/2 in 33 bits, so that a product with 20 bits is exact, and the rest.
-    const HIGH: f64 = 1.570_796_326_734_125_6;
-    const LOW: f64 = 6.077_100_506_506_192e-11;
-    let x = f64::from(x);
-    let n = (x * std::f64::consts::FRAC_2_PI + ROUND) - ROUND;
-    let r = (x - n * HIGH) - n * LOW;
-    let bits = (n + quarter + ROUND).to_bits();
-    let s = r * r;
-    let p = -1.0 / 39_916_800.0;
-    let p = p * s + 1.0 / 362_880.0;
-    let p = p * s - 1.0 / 5040.0;
-    let p = p * s + 1.0 / 120.0;
-    let p = p * s - 1.0 / 6.0;
-    let sin = (p * s) * r + r;
-    let q = 1.0 / 479_001_600.0;
-    let q = q * s - 1.0 / 3_628_800.0;
-    let q = q * s + 1.0 / 40_320.0;
-    let q = q * s - 1.0 / 720.0;
-    let q = q * s + 1.0 / 24.0;
-    let q = q * s - 0.5;
-    let cos = q * s + 1.0;
-    let value = if bits & 1 == 0 { sin } else { cos };
-    (if bits & 2 == 0 { value } else { -value }) as f32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,8 +126,6 @@ mod tests {
         check("tanh", worst(tanh, f64::tanh, -10.0, 10.0, 1e-30), 3e-7);
         check("sigmoid", worst(sigmoid, |x| 1.0 / (1.0 + (-x).exp()), -80.0, 80.0, 0.0), 3e-7);
         check("erf", worst(erf, libm::erf, -6.0, 6.0, 1e-30), 2e-7);
-        check("sin", worst(|x| sine(x, 0.0), f64::sin, -1e6, 1e6, 1e-3), 1e-7);
-        check("cos", worst(|x| sine(x, 1.0), f64::cos, -50.0, 50.0, 1e-3), 1e-7);
     }
 
     #[test]
@@ -185,6 +153,5 @@ mod tests {
             let y = f(x);
             assert!(y == expected || (y.is_nan() && expected.is_nan()), "{name} {x} = {y}, not {expected}");
         }
-        assert!(sine(inf, 0.0).is_nan());
     }
 }

@@ -4,6 +4,7 @@ mod arena;
 pub mod boxes;
 mod contract;
 mod convert;
+mod double;
 mod einsum;
 mod fold;
 mod gemm;
@@ -11,6 +12,7 @@ mod kernels;
 mod lanes;
 mod math;
 mod piece;
+mod rows;
 mod state;
 mod strided;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::Module;
 use crate::tensor::Tensor;
-use crate::tensor::map::Gelu;
+use crate::tensor::activation::Gelu;
 
 /// An activation that a configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

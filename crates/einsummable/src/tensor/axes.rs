@@ -1,10 +1,8 @@
 //! Axes moved, taken apart and turned.
 
-use super::map::{map_over, number};
+use super::map::{map_over, written};
 use super::{Tensor, TensorError};
-use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine};
-use ein_ir::expr::{Binary, Literal};
 
 impl Tensor {
     /// Axes `from[n]` moved to `to[n]`, the others in order: `torch.movedim`.
@@ -144,13 +142,8 @@ impl Tensor {
             let shape = [lead, &[side, side]].concat();
             let rank = shape.len();
             let access = Access::labels(&(0..rank - 1).collect::<Vec<_>>());
-            map_over("diag_embed", &shape, vec![access], &[&rows], |e, r| {
-                let (row, column) = (e.index(rank - 2), e.index(rank - 1));
-                let shift = e.constant(Literal::Int(offset), DType::I64);
-                let on = e.binary(Binary::Add, row, shift)?;
-                let on = e.binary(Binary::Eq, on, column)?;
-                let zero = number(e, 0.0, e.dtype_of(r[0]));
-                e.select(on, r[0], zero)
+            written("diag_embed", &shape, vec![access], &[&rows], |f, x| {
+                (f.index(rank - 2) + offset).eq(f.index(rank - 1)).select(x[0], 0.0)
             })
         })
     }

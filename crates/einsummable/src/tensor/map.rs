@@ -1,11 +1,12 @@
-//! Elementwise methods. Each is one map: an einsum without folded labels.
+//! Maps: einsums without folded labels, and how operands of several shapes and types come together in one.
 
-use super::promote::{result_type, with_scalar};
+use super::formula::{Formula, Value};
+use super::promote::{Standing, result_type};
 use super::{Operand, Tensor, TensorError};
 use crate::expression::ending;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
-use ein_ir::expr::{Binary, Expr, ExprError, Literal, RowId, Unary};
+use ein_ir::expr::{Expr, ExprError, Literal, RowId};
 use ein_ir::monoid::Monoid;
 
 /// The shape that all broadcast to, aligned at the right.
@@ -72,10 +73,7 @@ pub(crate) fn map_over(
     let mut e = Expr::new();
     let rows: Vec<RowId> = operands.iter().enumerate().map(|(n, t)| e.push_operand(n, t.dtype())).collect();
     let value = f(&mut e, &rows).map_err(|source| TensorError::Expr { operation: method, source })?;
-    let dtype = e.dtype_of(value);
-    let join = ending(&e, value);
-    let einsum = Einsum { labels: letters(shape), rank: shape.len(), accesses, join, monoid: Monoid::Sum, dtype };
-    Ok(Tensor::row_einsum(method, einsum, operands))
+    Ok(finished(method, shape, accesses, operands, &e, value))
 }
 
 /// A number as a row of type `dtype`.
@@ -83,398 +81,117 @@ pub(crate) fn number(e: &mut Expr, value: f64, dtype: DType) -> RowId {
     if dtype.is_float() { e.float(value, dtype) } else { e.constant(Literal::Int(value as i64), dtype) }
 }
 
-/// What a function of two operands does to their types.
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    /// Works in the promoted type.
-    Promote,
-    /// As `Promote`, but integers become `F32`.
-    Float,
-    /// Gives a bool.
+/// What a function takes, and what it does to the types of its operands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Any type; works in the promoted one.
+    Any,
+    /// Numbers, not only bools; works in the promoted type.
+    Numbers,
+    /// Any type; works in the promoted one, integers and bools as `F32`.
+    ToFloat,
+    /// Floats; works in the promoted type.
+    Floats,
+    /// Integers and bools; works in the promoted type.
+    Bits,
+    /// Any type; works in the promoted one and gives a bool.
     Compare,
+    /// A bool, which keeps its type, then any types; works in their promoted one.
+    Choice,
 }
 
-/// A function of two broadcast operands, at least one of them a tensor.
-fn pair(method: &'static str, kind: Kind, function: Binary, left: &Operand, right: &Operand) -> Tensor {
-    Tensor::attempt(|| {
-        let tensors: Vec<&Tensor> =
-            [left, right].into_iter().filter_map(|o| if let Operand::Tensor(t) = o { Some(t) } else { None }).collect();
+impl Kind {
+    /// The type that operands are converted to, and in which the function works: a number keeps its digits and a
+    /// function of several steps rounds once, so 16-bit floats are computed in `F32`. What is compared is rounded.
+    pub(crate) fn types(self, method: &'static str, operands: &[&Operand]) -> Result<(DType, DType), TensorError> {
         let mut types = Vec::new();
-        for t in &tensors {
-            let ty = t.ty()?;
-            types.push((ty.dtype, ty.shape.len()));
+        for operand in operands {
+            types.push(match operand {
+                Operand::Tensor(t) => (t.ty()?.dtype, Standing::of(t.dim())),
+                Operand::Float(_) => (DType::F32, Standing::Number),
+                Operand::Int(_) => (DType::I64, Standing::Number),
+                Operand::Bool(_) => (DType::Bool, Standing::Number),
+            });
         }
-        let scalar = tensors.len() < 2;
-        let float = [left, right].iter().any(|o| matches!(o, Operand::Float(_)));
-        let mut dtype = result_type(&types);
-        if scalar {
-            dtype = with_scalar(dtype, float);
+        let dtype = result_type(&types);
+        let reason = match self {
+            Self::Numbers if dtype == DType::Bool => "needs numbers, not bools; convert with `.to`",
+            Self::Floats if !dtype.is_float() => "needs floats; convert with `.to`",
+            Self::Bits if dtype.is_float() => "needs integers or bools; convert with `.to`",
+            Self::ToFloat if !dtype.is_float() => return Ok((DType::F32, DType::F32)),
+            // Nothing is computed, and a bool does not change what the others promote to.
+            Self::Compare | Self::Choice => return Ok((dtype, dtype)),
+            Self::Any | Self::Numbers | Self::Floats | Self::Bits | Self::ToFloat => {
+                return Ok((dtype, dtype.accumulator()));
+            }
+        };
+        let dtypes = types.into_iter().filter(|t| t.1 != Standing::Number).map(|t| t.0).collect();
+        Err(TensorError::Type { operation: method, dtypes, reason: reason.into() })
+    }
+}
+
+/// The map of a formula over operands that broadcast.
+pub(crate) fn pointwise<const N: usize>(
+    method: &'static str,
+    kind: Kind,
+    operands: [&Operand; N],
+    f: impl for<'f> FnOnce([Value<'f>; N]) -> Value<'f>,
+) -> Tensor {
+    Tensor::attempt(|| {
+        let (dtype, inner) = kind.types(method, &operands)?;
+        let tensors: Vec<&Tensor> =
+            operands.iter().filter_map(|o| if let Operand::Tensor(t) = o { Some(t) } else { None }).collect();
+        let mut shapes: Vec<&[usize]> = Vec::new();
+        for tensor in &tensors {
+            shapes.push(&tensor.ty()?.shape);
         }
-        if kind == Kind::Float && !dtype.is_float() {
-            dtype = DType::F32;
-        }
-        // A number keeps its digits: 16-bit floats meet it in f32 and round once. What is compared with it has
-        // been rounded, and so is the number.
-        let inner = if scalar && kind != Kind::Compare { dtype.accumulator() } else { dtype };
-        map(method, &tensors, |e, rows| {
+        let shape = broadcast(method, &shapes)?;
+        let accesses = shapes.iter().map(|s| aligned(s, &shape, 0)).collect();
+        written(method, &shape, accesses, &tensors, |formula, rows| {
             let mut rows = rows.iter();
-            let mut row = |e: &mut Expr, o: &Operand| match o {
-                Operand::Tensor(_) => e.cast(*rows.next().expect("one row a tensor"), inner),
-                Operand::Float(v) => number(e, *v, inner),
-                Operand::Int(v) if inner.is_float() => number(e, *v as f64, inner),
-                Operand::Int(v) => e.constant(Literal::Int(*v), inner),
+            let mut condition = kind == Kind::Choice;
+            let value = |operand: &Operand| match operand {
+                Operand::Tensor(_) if std::mem::take(&mut condition) => *rows.next().expect("one row a tensor"),
+                Operand::Tensor(_) => rows.next().expect("one row a tensor").cast(inner),
+                Operand::Float(v) => formula.number(*v, inner),
+                Operand::Int(v) if inner.is_float() => formula.number(*v as f64, inner),
+                Operand::Int(v) => formula.constant(Literal::Int(*v), inner),
+                Operand::Bool(v) => formula.number(f64::from(*v), inner),
             };
-            let l = row(e, left);
-            let r = row(e, right);
-            let value = e.binary(function, l, r)?;
-            Ok(if kind == Kind::Compare { value } else { e.cast(value, dtype) })
+            let result = f(operands.map(value));
+            if kind == Kind::Compare { result } else { result.cast(dtype) }
         })
     })
 }
 
-/// `left + right`.
-pub(crate) fn add(left: &Operand, right: &Operand) -> Tensor {
-    pair("add", Kind::Promote, Binary::Add, left, right)
-}
-
-/// `left - right`.
-pub(crate) fn sub(left: &Operand, right: &Operand) -> Tensor {
-    pair("sub", Kind::Promote, Binary::Sub, left, right)
-}
-
-/// `left * right`.
-pub(crate) fn mul(left: &Operand, right: &Operand) -> Tensor {
-    pair("mul", Kind::Promote, Binary::Mul, left, right)
-}
-
-/// `left / right`.
-pub(crate) fn div(left: &Operand, right: &Operand) -> Tensor {
-    pair("div", Kind::Float, Binary::Div, left, right)
-}
-
-impl Tensor {
-    fn with(&self, other: impl Into<Operand>, method: &'static str, kind: Kind, function: Binary) -> Tensor {
-        pair(method, kind, function, &self.into(), &other.into())
-    }
-
-    /// `self + other`.
-    pub fn add(&self, other: impl Into<Operand>) -> Tensor {
-        add(&self.into(), &other.into())
-    }
-
-    /// `self - other`.
-    pub fn sub(&self, other: impl Into<Operand>) -> Tensor {
-        sub(&self.into(), &other.into())
-    }
-
-    /// `self * other`.
-    pub fn mul(&self, other: impl Into<Operand>) -> Tensor {
-        mul(&self.into(), &other.into())
-    }
-
-    /// `self / other`: true division, so integers give `F32`.
-    pub fn div(&self, other: impl Into<Operand>) -> Tensor {
-        div(&self.into(), &other.into())
-    }
-
-    /// `self` to the power `exponent`.
-    pub fn pow(&self, exponent: impl Into<Operand>) -> Tensor {
-        match exponent.into() {
-            Operand::Float(2.0) | Operand::Int(2) => self.square(),
-            Operand::Float(0.5) => self.sqrt(),
-            other => self.with(other, "pow", Kind::Promote, Binary::Pow),
-        }
-    }
-
-    /// `self * self`.
-    pub fn square(&self) -> Tensor {
-        Tensor::attempt(|| map("square", &[self], |e, r| e.binary(Binary::Mul, r[0], r[0])))
-    }
-
-    /// The larger of both; a NaN wins.
-    pub fn maximum(&self, other: impl Into<Operand>) -> Tensor {
-        self.with(other, "maximum", Kind::Promote, Binary::Max)
-    }
-
-    /// The smaller of both; a NaN wins.
-    pub fn minimum(&self, other: impl Into<Operand>) -> Tensor {
-        self.with(other, "minimum", Kind::Promote, Binary::Min)
-    }
-
-    /// At least `min`, at most `max`.
-    pub fn clamp(&self, min: impl Into<Operand>, max: impl Into<Operand>) -> Tensor {
-        self.maximum(min).minimum(max)
-    }
-
-    /// `self < other`, a bool.
-    pub fn lt(&self, other: impl Into<Operand>) -> Tensor {
-        self.with(other, "lt", Kind::Compare, Binary::Lt)
-    }
-
-    /// `self <= other`, a bool.
-    pub fn le(&self, other: impl Into<Operand>) -> Tensor {
-        self.with(other, "le", Kind::Compare, Binary::Le)
-    }
-
-    /// `self > other`, a bool.
-    pub fn gt(&self, other: impl Into<Operand>) -> Tensor {
-        pair("gt", Kind::Compare, Binary::Lt, &other.into(), &self.into())
-    }
-
-    /// `self >= other`, a bool.
-    pub fn ge(&self, other: impl Into<Operand>) -> Tensor {
-        pair("ge", Kind::Compare, Binary::Le, &other.into(), &self.into())
-    }
-
-    /// `self == other`, a bool.
-    pub fn eq(&self, other: impl Into<Operand>) -> Tensor {
-        self.with(other, "eq", Kind::Compare, Binary::Eq)
-    }
-
-    /// `self != other`, a bool.
-    pub fn ne(&self, other: impl Into<Operand>) -> Tensor {
-        self.with(other, "ne", Kind::Compare, Binary::Ne)
-    }
-
-    fn logical(&self, other: &Tensor, method: &'static str, function: Binary) -> Tensor {
-        Tensor::attempt(|| {
-            map(method, &[self, other], |e, r| {
-                let (a, b) = (e.cast(r[0], DType::Bool), e.cast(r[1], DType::Bool));
-                e.binary(function, a, b)
-            })
-        })
-    }
-
-    /// Whether both are not 0.
-    pub fn logical_and(&self, other: &Tensor) -> Tensor {
-        self.logical(other, "logical_and", Binary::And)
-    }
-
-    /// Whether one of both is not 0.
-    pub fn logical_or(&self, other: &Tensor) -> Tensor {
-        self.logical(other, "logical_or", Binary::Or)
-    }
-
-    /// Whether it is 0.
-    pub fn logical_not(&self) -> Tensor {
-        Tensor::attempt(|| {
-            map("logical_not", &[self], |e, r| {
-                let b = e.cast(r[0], DType::Bool);
-                e.unary(Unary::Not, b)
-            })
-        })
-    }
-
-    /// `self` where `condition` holds, else `other`: `torch.where(condition, self, other)`.
-    pub fn where_(&self, condition: &Tensor, other: impl Into<Operand>) -> Tensor {
-        let other = other.into();
-        Tensor::attempt(|| {
-            if condition.ty()?.dtype != DType::Bool {
-                return Err(condition.type_error("where", "the condition must be a bool; compare it, as in `.ne(0)`"));
-            }
-            let own = (self.ty()?.dtype, self.dim());
-            let (dtype, operands) = match &other {
-                Operand::Tensor(t) => {
-                    let theirs = (t.ty()?.dtype, t.dim());
-                    (result_type(&[own, theirs]), vec![condition, self, t])
-                }
-                Operand::Float(_) => (with_scalar(own.0, true), vec![condition, self]),
-                Operand::Int(_) => (with_scalar(own.0, false), vec![condition, self]),
-            };
-            map("where", &operands, |e, r| {
-                let yes = e.cast(r[1], dtype);
-                let no = match &other {
-                    Operand::Tensor(_) => e.cast(r[2], dtype),
-                    Operand::Float(v) => number(e, *v, dtype),
-                    Operand::Int(v) => number(e, *v as f64, dtype),
-                };
-                e.select(r[0], yes, no)
-            })
-        })
-    }
-
-    /// `value` where `mask` holds, else `self`.
-    pub fn masked_fill(&self, mask: &Tensor, value: f64) -> Tensor {
-        let kept = mask.logical_not();
-        if self.dtype().is_float() { self.where_(&kept, value) } else { self.where_(&kept, value as i64) }
-    }
-
-    /// Conversion to another type. Floats become integers by truncation.
-    pub fn to(&self, dtype: DType) -> Tensor {
-        if self.check().is_err() || self.dtype() == dtype {
-            return self.clone();
-        }
-        Tensor::attempt(|| map("to", &[self], |e, r| Ok(e.cast(r[0], dtype))))
-    }
-
-    /// `-self`.
-    pub fn neg(&self) -> Tensor {
-        Tensor::attempt(|| map("neg", &[self], |e, r| e.unary(Unary::Neg, r[0])))
-    }
-
-    /// The absolute value.
-    pub fn abs(&self) -> Tensor {
-        Tensor::attempt(|| map("abs", &[self], |e, r| e.unary(Unary::Abs, r[0])))
-    }
-
-    /// `max(self, 0)`.
-    pub fn relu(&self) -> Tensor {
-        Tensor::attempt(|| {
-            map("relu", &[self], |e, r| {
-                let zero = number(e, 0.0, e.dtype_of(r[0]));
-                e.binary(Binary::Max, r[0], zero)
-            })
-        })
-    }
-
-    /// A function of floats: integers become `F32`, 16-bit floats are computed in `F32` and rounded once.
-    fn float_map(
-        &self,
-        method: &'static str,
-        f: impl FnOnce(&mut Expr, RowId, DType) -> Result<RowId, ExprError>,
-    ) -> Tensor {
-        Tensor::attempt(|| {
-            let dtype = with_scalar(self.ty()?.dtype, true);
-            map(method, &[self], |e, r| {
-                let inner = dtype.accumulator();
-                let x = e.cast(r[0], inner);
-                let y = f(e, x, inner)?;
-                Ok(e.cast(y, dtype))
-            })
-        })
-    }
-}
-
-macro_rules! unary {
-    ($($method:ident $function:ident $doc:literal),* $(,)?) => {
-        impl Tensor {
-            $(
-                #[doc = $doc]
-                pub fn $method(&self) -> Tensor {
-                    self.float_map(stringify!($method), |e, x, _| e.unary(Unary::$function, x))
-                }
-            )*
-        }
+/// A map over a given shape with given accesses, written as a formula of one row per operand.
+pub(crate) fn written(
+    method: &'static str,
+    shape: &[usize],
+    accesses: Vec<Access>,
+    operands: &[&Tensor],
+    f: impl for<'f> FnOnce(&'f Formula, &[Value<'f>]) -> Value<'f>,
+) -> Result<Tensor, TensorError> {
+    let formula = Formula::default();
+    let row = {
+        let rows: Vec<Value<'_>> = operands.iter().enumerate().map(|(n, t)| formula.operand(n, t.dtype())).collect();
+        f(&formula, &rows).row()
     };
+    let e = formula.expr().map_err(|source| TensorError::Expr { operation: method, source })?;
+    Ok(finished(method, shape, accesses, operands, &e, row))
 }
 
-unary! {
-    exp Exp "e to the power `self`.",
-    log Log "The natural logarithm.",
-    sqrt Sqrt "The square root.",
-    rsqrt Rsqrt "`1 / sqrt(self)`.",
-    sin Sin "The sine.",
-    cos Cos "The cosine.",
-    tanh Tanh "The hyperbolic tangent.",
-    erf Erf "The error function.",
-    sigmoid Sigmoid "`1 / (1 + exp(-self))`.",
-    floor Floor "The largest integer that is not above.",
-}
-
-/// How [`Tensor::gelu`] is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gelu {
-    /// With the error function: `approximate="none"`.
-    Exact,
-    /// With the hyperbolic tangent: `approximate="tanh"`.
-    Tanh,
-}
-
-impl Tensor {
-    /// `1 / self`.
-    pub fn reciprocal(&self) -> Tensor {
-        div(&Operand::Float(1.0), &self.into())
-    }
-
-    /// `self * sigmoid(self)`.
-    pub fn silu(&self) -> Tensor {
-        self.float_map("silu", |e, x, _| {
-            let s = e.unary(Unary::Sigmoid, x)?;
-            e.binary(Binary::Mul, x, s)
-        })
-    }
-
-    /// The Gaussian error linear unit.
-    pub fn gelu(&self, approximate: Gelu) -> Tensor {
-        self.float_map("gelu", |e, x, dtype| {
-            let (half, one) = (e.float(0.5, dtype), e.float(1.0, dtype));
-            let inner = match approximate {
-                Gelu::Exact => {
-                    let scale = e.float(std::f64::consts::FRAC_1_SQRT_2, dtype);
-                    let scaled = e.binary(Binary::Mul, x, scale)?;
-                    e.unary(Unary::Erf, scaled)?
-                }
-                Gelu::Tanh => {
-                    let cubic = e.float(0.044715, dtype);
-                    let scale = e.float((2.0 / std::f64::consts::PI).sqrt(), dtype);
-                    let square = e.binary(Binary::Mul, x, x)?;
-                    let cube = e.binary(Binary::Mul, square, x)?;
-                    let cube = e.binary(Binary::Mul, cubic, cube)?;
-                    let sum = e.binary(Binary::Add, x, cube)?;
-                    let scaled = e.binary(Binary::Mul, scale, sum)?;
-                    e.unary(Unary::Tanh, scaled)?
-                }
-            };
-            let gate = e.binary(Binary::Add, one, inner)?;
-            let halved = e.binary(Binary::Mul, half, x)?;
-            e.binary(Binary::Mul, halved, gate)
-        })
-    }
-
-    /// A tensor of one value.
-    pub fn full(shape: &[usize], value: f64, dtype: DType) -> Tensor {
-        Tensor::attempt(|| map_over("full", shape, vec![], &[], |e, _| Ok(number(e, value, dtype))))
-    }
-
-    /// A tensor of zeros.
-    pub fn zeros(shape: &[usize], dtype: DType) -> Tensor {
-        Tensor::full(shape, 0.0, dtype)
-    }
-
-    /// A tensor of ones.
-    pub fn ones(shape: &[usize], dtype: DType) -> Tensor {
-        Tensor::full(shape, 1.0, dtype)
-    }
-
-    /// `0, 1, …, end - 1`.
-    pub fn arange(end: usize, dtype: DType) -> Tensor {
-        Tensor::attempt(|| {
-            map_over("arange", &[end], vec![], &[], |e, _| {
-                let i = e.index(0);
-                Ok(e.cast(i, dtype))
-            })
-        })
-    }
-
-    /// Zeros above the diagonal that is `diagonal` to the right of the main one, on the last two axes.
-    pub fn tril(&self, diagonal: i64) -> Tensor {
-        self.triangle("tril", diagonal, |e, row, column| e.binary(Binary::Le, column, row))
-    }
-
-    /// Zeros below the diagonal that is `diagonal` to the right of the main one, on the last two axes.
-    pub fn triu(&self, diagonal: i64) -> Tensor {
-        self.triangle("triu", diagonal, |e, row, column| e.binary(Binary::Le, row, column))
-    }
-
-    fn triangle(
-        &self,
-        method: &'static str,
-        diagonal: i64,
-        keep: impl FnOnce(&mut Expr, RowId, RowId) -> Result<RowId, ExprError>,
-    ) -> Tensor {
-        Tensor::attempt(|| {
-            let rank = self.ty()?.shape.len();
-            if rank < 2 {
-                return Err(self.shape_error(method, "needs two axes or more".into()));
-            }
-            map(method, &[self], |e, r| {
-                let (row, column) = (e.index(rank - 2), e.index(rank - 1));
-                let shift = e.constant(Literal::Int(diagonal), DType::I64);
-                let row = e.binary(Binary::Add, row, shift)?;
-                let kept = keep(e, row, column)?;
-                let zero = number(e, 0.0, e.dtype_of(r[0]));
-                e.select(kept, r[0], zero)
-            })
-        })
-    }
+/// The map whose value is a row of an expression.
+fn finished(
+    method: &'static str,
+    shape: &[usize],
+    accesses: Vec<Access>,
+    operands: &[&Tensor],
+    e: &Expr,
+    value: RowId,
+) -> Tensor {
+    let dtype = e.dtype_of(value);
+    let join = ending(e, value);
+    let einsum = Einsum { labels: letters(shape), rank: shape.len(), accesses, join, monoid: Monoid::Sum, dtype };
+    Tensor::row_einsum(method, einsum, operands)
 }

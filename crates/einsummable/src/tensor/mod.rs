@@ -18,14 +18,21 @@
 //! assert!(wrong.check().unwrap_err().to_string().starts_with("matmul of [8, 32], [8, 16]: axis -1"));
 //! ```
 
+pub mod activation;
 pub mod adaptive;
+pub mod arithmetic;
 pub mod attention;
 mod axes;
+pub mod bits;
 mod channel_norm;
+pub mod compare;
 pub mod contract;
 pub mod conv;
 pub mod conv_transpose;
+pub mod create;
 pub mod error;
+pub(crate) mod formula;
+pub mod functions;
 pub mod interpolate;
 pub(crate) mod map;
 pub mod norm;
@@ -35,10 +42,12 @@ pub mod pad;
 mod parts;
 pub mod pool;
 pub mod promote;
+pub mod random;
 pub mod reduce;
 mod repeat;
 pub mod shape;
 mod shuffle;
+pub mod triangle;
 pub mod unfold;
 pub mod window;
 

@@ -11,6 +11,8 @@ pub enum Operand {
     Float(f64),
     /// An integer.
     Int(i64),
+    /// A bool.
+    Bool(bool),
 }
 
 impl From<&Tensor> for Operand {
@@ -52,5 +54,11 @@ impl From<i64> for Operand {
 impl From<i32> for Operand {
     fn from(value: i32) -> Self {
         Self::Int(value as i64)
+    }
+}
+
+impl From<bool> for Operand {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
     }
 }

@@ -1,30 +1,29 @@
-//! `+ - * /` between tensors and numbers, and unary minus.
+//! `+ - * / %` between tensors and numbers, unary minus, and `& | ^ !` between integers or bools.
 
 use super::{Operand, Tensor};
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Sub};
 
 macro_rules! operator {
-    ($trait:ident, $method:ident) => {
+    ($trait:ident, $method:ident, $function:ident) => {
         impl<O: Into<Operand>> $trait<O> for &Tensor {
             type Output = Tensor;
             fn $method(self, other: O) -> Tensor {
-                Tensor::$method(self, other)
+                Tensor::$function(self, other)
             }
         }
         impl<O: Into<Operand>> $trait<O> for Tensor {
             type Output = Tensor;
             fn $method(self, other: O) -> Tensor {
-                Tensor::$method(&self, other)
+                Tensor::$function(&self, other)
             }
         }
-        operator!($trait, $method, f64, f32, i64, i32);
     };
-    ($trait:ident, $method:ident, $($number:ty),*) => {
+    ($trait:ident, $method:ident, numbers: $($number:ty),*) => {
         $(
             impl $trait<&Tensor> for $number {
                 type Output = Tensor;
                 fn $method(self, other: &Tensor) -> Tensor {
-                    super::map::$method(&self.into(), &other.into())
+                    super::arithmetic::$method(&self.into(), &other.into())
                 }
             }
             impl $trait<Tensor> for $number {
@@ -37,10 +36,19 @@ macro_rules! operator {
     };
 }
 
-operator!(Add, add);
-operator!(Sub, sub);
-operator!(Mul, mul);
-operator!(Div, div);
+operator!(Add, add, add);
+operator!(Sub, sub, sub);
+operator!(Mul, mul, mul);
+operator!(Div, div, div);
+operator!(Rem, rem, remainder);
+operator!(BitAnd, bitand, bitwise_and);
+operator!(BitOr, bitor, bitwise_or);
+operator!(BitXor, bitxor, bitwise_xor);
+operator!(Add, add, numbers: f64, f32, i64, i32);
+operator!(Sub, sub, numbers: f64, f32, i64, i32);
+operator!(Mul, mul, numbers: f64, f32, i64, i32);
+operator!(Div, div, numbers: f64, f32, i64, i32);
+operator!(Rem, rem, numbers: f64, f32, i64, i32);
 
 impl Neg for &Tensor {
     type Output = Tensor;
@@ -53,5 +61,19 @@ impl Neg for Tensor {
     type Output = Tensor;
     fn neg(self) -> Tensor {
         Tensor::neg(&self)
+    }
+}
+
+impl Not for &Tensor {
+    type Output = Tensor;
+    fn not(self) -> Tensor {
+        self.bitwise_not()
+    }
+}
+
+impl Not for Tensor {
+    type Output = Tensor;
+    fn not(self) -> Tensor {
+        self.bitwise_not()
     }
 }

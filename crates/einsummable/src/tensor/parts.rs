@@ -1,6 +1,6 @@
 //! A tensor in parts, and parts in one tensor.
 
-use super::promote::result_type;
+use super::promote::{Standing, result_type};
 use super::{Tensor, TensorError};
 use ein_ir::view::View;
 
@@ -12,7 +12,7 @@ impl Tensor {
             let mut types = Vec::new();
             for t in tensors {
                 let ty = t.ty()?;
-                types.push((ty.dtype, ty.shape.len()));
+                types.push((ty.dtype, Standing::of(ty.shape.len())));
             }
             let ranked = tensors.iter().filter(|t| t.shape() != [0]);
             let parts: Vec<&Tensor> =

@@ -4,6 +4,7 @@
 mod folders;
 mod models;
 mod ops;
+mod random;
 mod rules;
 mod sessions;
 mod windows;

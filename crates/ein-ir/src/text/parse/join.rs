@@ -9,7 +9,7 @@ use crate::expr::{Binary, Expr, ExprError, Literal, RowId, Unary};
 use crate::graph::TensorId;
 use crate::text::lexer::Kind;
 use crate::text::print::default_float;
-use crate::text::{COMPARISON, Notation, SIGN, UNARY, notation};
+use crate::text::{COMPARISON, Notation, SIGN, notation};
 
 /// What a join reads and does.
 pub(super) struct Join {
@@ -20,20 +20,6 @@ pub(super) struct Join {
 
 /// Brackets and signs nested deeper are refused, so that no text exhausts the stack.
 const NESTING: usize = 64;
-
-const INFIX: [Binary; 11] = [
-    Binary::Or,
-    Binary::And,
-    Binary::Lt,
-    Binary::Le,
-    Binary::Eq,
-    Binary::Ne,
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Rem,
-];
 
 struct Scope<'p> {
     labels: &'p [Label],
@@ -181,7 +167,7 @@ impl Parser {
             ">=" => ("<=", true),
             other => (other, false),
         };
-        let function = INFIX.into_iter().find(|&f| notation(f) == Notation::Infix(sign, level))?;
+        let function = Binary::ALL.into_iter().find(|&f| notation(f) == Notation::Infix(sign, level))?;
         self.at += 1;
         Some((function, turned))
     }
@@ -303,10 +289,8 @@ impl Parser {
             return Ok(scope.join.expr.index(label));
         }
         let arguments = self.items(")", |p| p.value(scope))?;
-        let unary = UNARY.iter().find(|u| u.0 == function).map(|u| u.1);
-        let binary = [Binary::Max, Binary::Min, Binary::Pow]
-            .into_iter()
-            .find(|&f| matches!(notation(f), Notation::Call(name) if name == function));
+        let unary = Unary::parse(function);
+        let binary = Binary::ALL.into_iter().find(|&f| matches!(notation(f), Notation::Call(name) if name == function));
         let wants = |n: usize| {
             let found = arguments.len();
             Err(Wrong::new(at, format!("`{function}` takes {n} values, not {found}")))

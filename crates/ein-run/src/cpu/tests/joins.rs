@@ -8,39 +8,6 @@ use ein_ir::expr::{Binary, Expr, Literal, Unary};
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
 
-const UNARY: [Unary; 13] = [
-    Unary::Neg,
-    Unary::Abs,
-    Unary::Exp,
-    Unary::Log,
-    Unary::Sqrt,
-    Unary::Rsqrt,
-    Unary::Sin,
-    Unary::Cos,
-    Unary::Tanh,
-    Unary::Erf,
-    Unary::Sigmoid,
-    Unary::Floor,
-    Unary::Not,
-];
-
-const BINARY: [Binary; 14] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Rem,
-    Binary::Pow,
-    Binary::Max,
-    Binary::Min,
-    Binary::Lt,
-    Binary::Le,
-    Binary::Eq,
-    Binary::Ne,
-    Binary::And,
-    Binary::Or,
-];
-
 /// A map over a matrix; operands are the matrix, its transpose, a row and a column.
 fn map(join: Expr, operands: usize) -> Einsum {
     let accesses = [
@@ -72,7 +39,7 @@ fn check_map(what: &str, e: &Einsum, tensors: &[Dense], exact: bool) {
 #[test]
 fn functions_of_one_argument() {
     for dtype in DType::ALL {
-        for function in UNARY {
+        for function in Unary::ALL {
             let mut join = Expr::new();
             let x = join.push_operand(0, dtype);
             if join.unary(function, x).is_err() {
@@ -89,8 +56,39 @@ fn functions_of_one_argument() {
                     &x.to_f64().iter().map(|v| v.abs() + 0.1).collect::<Vec<_>>(),
                 );
             }
-            let exact = matches!(function, Unary::Neg | Unary::Abs | Unary::Floor | Unary::Not);
+            let exact = matches!(
+                function,
+                Unary::Neg | Unary::Abs | Unary::Floor | Unary::Ceil | Unary::Round | Unary::Trunc | Unary::Not
+            );
             check_map(&format!("{function:?} {dtype}"), &map(join, 1), &[x], exact);
+        }
+    }
+}
+
+/// Every function at the ends of its domain, among ordinary numbers, and never by what its neighbours are.
+#[test]
+fn functions_at_special_numbers() {
+    let special = [f64::NAN, f64::INFINITY, 0.0, 1.0, 2.5, 11.0, 100.0, 1e7, 3e30, 1e-40];
+    let mut values: Vec<f64> = special.iter().flat_map(|&x| [x, -x]).collect();
+    values.resize(37 * 41, 0.75);
+    for dtype in [DType::F32, DType::F64] {
+        for function in Unary::ALL {
+            let mut join = Expr::new();
+            let x = join.push_operand(0, dtype);
+            if join.unary(function, x).is_ok() {
+                let x = Dense::from_f64(dtype, [37, 41], &values);
+                check_map(&format!("{function:?} {dtype}"), &map(join, 1), &[x], false);
+            }
+        }
+        for function in [Binary::Pow, Binary::Atan2, Binary::Copysign, Binary::Fmod, Binary::Rem] {
+            let mut join = Expr::new();
+            let (x, y) = (join.push_operand(2, dtype), join.push_operand(3, dtype));
+            join.binary(function, x, y).expect("of floats");
+            let matrix = Dense::from_f64(dtype, [37, 41], &vec![0.0; 37 * 41]);
+            let (row, column) =
+                (Dense::from_f64(dtype, [41], &values[..41]), Dense::from_f64(dtype, [37], &values[..37]));
+            let tensors = [matrix.clone(), Dense::from_f64(dtype, [41, 37], &matrix.to_f64()), row, column];
+            check_map(&format!("{function:?} {dtype}"), &map(join, 4), &tensors, false);
         }
     }
 }
@@ -98,7 +96,7 @@ fn functions_of_one_argument() {
 #[test]
 fn functions_of_two_arguments() {
     for dtype in DType::ALL {
-        for function in BINARY {
+        for function in Binary::ALL {
             let mut join = Expr::new();
             let (x, y) = (join.push_operand(0, dtype), join.push_operand(1, dtype));
             if join.binary(function, x, y).is_err() {
@@ -110,7 +108,7 @@ fn functions_of_two_arguments() {
                 let positive: Vec<f64> = tensors[0].to_f64().iter().map(|v| v.abs() + 1.0).collect();
                 tensors[0] = Dense::from_f64(dtype, [37, 41], &positive);
             }
-            let exact = function != Binary::Pow || !dtype.is_float();
+            let exact = !matches!(function, Binary::Pow | Binary::Atan2) || !dtype.is_float();
             check_map(&format!("{function:?} {dtype}"), &map(join, 2), &tensors, exact);
         }
     }
