@@ -109,6 +109,16 @@ impl ModelConfig {
         }
     }
 
+    /// Number of tokens that it knows; none of a model of images.
+    pub fn vocab_size(&self) -> Option<usize> {
+        match self {
+            Self::Encoder(c) => Some(c.vocab_size),
+            Self::Decoder(c) => Some(c.vocab_size),
+            Self::Gpt2(c) => Some(c.vocab_size),
+            Self::Vit(_) => None,
+        }
+    }
+
     /// The model as one that continues texts, if it is one.
     pub fn causal_lm(&self) -> Option<&dyn CausalLm> {
         match self {

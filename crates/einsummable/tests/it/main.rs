@@ -1,12 +1,14 @@
 //! What a user of the library meets: operations, shape rules, models and folders, against values written
 //! by hand or stored from `PyTorch`.
 
+mod configs;
 mod folders;
 mod models;
 mod ops;
 mod random;
 mod rules;
 mod sessions;
+mod weights;
 mod windows;
 
 use ein_ir::reference;

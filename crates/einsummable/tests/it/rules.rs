@@ -102,6 +102,20 @@ fn mistakes_name_the_culprit() {
     check(&head(2).scaled_dot_product_attention(&head(2), &head(2), &both), &["not both"]);
     let bad = AttentionOptions { mask: Some(&t), ..default };
     check(&head(2).scaled_dot_product_attention(&head(2), &head(2), &bad), &["[2, 3]", "[1, 2, 4, 4]"]);
+    let keys = |shape: &[usize], dtype| Tensor::input("keys", shape, dtype);
+    for (keys, parts) in [
+        (keys(&[2, 4], DType::Bool), ["mask of keys", "[1, 4]"]),
+        (keys(&[1, 4], DType::F64), ["mask of keys", "query's type"]),
+    ] {
+        let padded = AttentionOptions { key_padding_mask: Some(&keys), ..AttentionOptions::default() };
+        check(&head(2).scaled_dot_product_attention(&head(2), &head(2), &padded), &parts);
+    }
+    let window = AttentionOptions { window: Some(2), ..AttentionOptions::default() };
+    check(&head(2).scaled_dot_product_attention(&head(2), &head(2), &window), &["window", "is_causal"]);
+    let none = AttentionOptions { window: Some(0), is_causal: true, ..AttentionOptions::default() };
+    check(&head(2).scaled_dot_product_attention(&head(2), &head(2), &none), &["window of 0"]);
+    let cap = AttentionOptions { softcap: Some(-1.0), ..AttentionOptions::default() };
+    check(&head(2).scaled_dot_product_attention(&head(2), &head(2), &cap), &["softcap", "-1"]);
 }
 
 #[test]
