@@ -12,9 +12,12 @@ pub mod compare;
 pub mod contract;
 pub mod conv;
 pub mod create;
+pub mod cumulative;
 pub mod functions;
 pub mod image;
+pub mod index;
 pub mod norm;
+pub mod order;
 pub mod pool;
 pub mod random;
 pub mod rearrange;
@@ -67,9 +70,12 @@ pub fn families() -> Vec<(&'static str, Vec<Operation>)> {
         ("contract", contract::rows()),
         ("conv", conv::rows()),
         ("create", create::rows()),
+        ("cumulative", cumulative::rows()),
         ("functions", functions::rows()),
         ("image", image::rows()),
+        ("index", index::rows()),
         ("norm", norm::rows()),
+        ("order", order::rows()),
         ("pool", pool::rows()),
         ("random", random::rows()),
         ("rearrange", rearrange::rows()),

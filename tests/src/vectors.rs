@@ -11,10 +11,13 @@ pub mod compare;
 pub mod contract;
 pub mod conv;
 pub mod create;
+pub mod cumulative;
 pub mod elementwise;
 pub mod functions;
 pub mod image;
+pub mod index;
 pub mod norm;
+pub mod order;
 pub mod pool;
 pub mod rearrange;
 pub mod reduce;
@@ -60,10 +63,13 @@ pub fn families() -> Vec<(&'static str, Apply)> {
         ("contract", contract::apply),
         ("conv", conv::apply),
         ("create", create::apply),
+        ("cumulative", cumulative::apply),
         ("elementwise", elementwise::apply),
         ("functions", functions::apply),
         ("image", image::apply),
+        ("index", index::apply),
         ("norm", norm::apply),
+        ("order", order::apply),
         ("pool", pool::apply),
         ("rearrange", rearrange::apply),
         ("reduce", reduce::apply),

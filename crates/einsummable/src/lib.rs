@@ -24,6 +24,8 @@ pub use tensor::arithmetic::Rounding;
 pub use tensor::attention::AttentionOptions;
 pub use tensor::conv::{ConvOptions, Padding};
 pub use tensor::conv_transpose::ConvTransposeOptions;
+pub use tensor::cumulative::Along;
+pub use tensor::index::Reduce;
 pub use tensor::interpolate::{InterpolateMode, InterpolateOptions};
 pub use tensor::pad::PadMode;
 pub use tensor::pool::{AvgPoolOptions, LpPoolOptions, MaxPoolOptions};
