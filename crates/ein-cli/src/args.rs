@@ -30,7 +30,8 @@ Exit codes:
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Plan a computation and run it: embeds (BERT family) or continues (Llama family) the texts
+    /// Plan a computation and run it: embeds texts (BERT and its like), continues them (Llama, Qwen, GPT-2 and
+    /// other decoders) or classifies images (vision transformers)
     #[command(after_help = "Examples:\n  ein run models/all-MiniLM-L6-v2 --text \"One.\" --text \"Two.\" --check\n  \
                             ein run tests/fixtures/llama-tiny/model --text \"the cat\" --new-tokens 8 --devices 3\n  \
                             ein run synthetic:llama --text \"Once\" --machine 8xcpu")]
@@ -87,7 +88,7 @@ pub struct Source {
     /// A named workload instead, such as gemm:4096,4096,4096
     #[arg(long, group = "computation", value_name = "NAME:SIZES", long_help = workloads())]
     pub workload: Option<String>,
-    /// Batch and sequence length for a folder or config.json; 1x128 if not given
+    /// Batch and sequence length for a folder or config.json; 1x128 if not given, or as much as the model takes
     #[arg(long, conflicts_with = "workload", value_name = "BATCHxSEQ")]
     pub batch_seq: Option<String>,
 }
@@ -145,9 +146,12 @@ pub struct Run {
     /// A Hugging Face folder, or `synthetic:llama` for a small model with seeded weights
     pub model: String,
     /// A text to embed or continue; may be given more than once
-    #[arg(long, required = true, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, required_unless_present = "pixels", value_name = "TEXT", allow_hyphen_values = true)]
     pub text: Vec<String>,
-    /// Tokens to append to each text (Llama family only); 16 if not given
+    /// Images to classify: `pixel_values` [images, channels, height, width] of a safetensors file
+    #[arg(long, conflicts_with_all = ["text", "new_tokens"], value_name = "FILE")]
+    pub pixels: Option<PathBuf>,
+    /// Tokens to append to each text (decoders only); 16 if not given
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = new_tokens)]
     pub new_tokens: Option<usize>,
     /// Compare with the dense reference on one device

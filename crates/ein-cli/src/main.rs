@@ -3,6 +3,7 @@
 mod args;
 mod asked;
 mod failure;
+mod images;
 mod machine_command;
 mod output;
 mod plan_command;

@@ -1,8 +1,9 @@
-//! `ein run`: embeds or continues texts with a model of a folder.
+//! `ein run`: embeds or continues texts, or classifies images, with a model of a folder.
 
 use crate::args::Run as RunArgs;
 use crate::asked;
 use crate::failure::Failure;
+use crate::images;
 use crate::output;
 use crate::plan_command::refused;
 use crate::progress::Progress;
@@ -32,6 +33,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     output::writable(args.trace.as_ref())?;
     let session = Session::new(machine).with_options(options);
     if args.model == SYNTHETIC {
+        takes_texts(args)?;
         let (config, weights) = synthetic::llama(0);
         return generate(args, &session, &config, &weights, &Words::Bytes);
     }
@@ -45,14 +47,19 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let folder = Folder::open(path).map_err(Failure::request)?;
     match (&folder.config, folder.config.causal_lm()) {
-        (ModelConfig::Encoder(_), _) => match args.new_tokens {
-            Some(n) => Err(Failure::request(format!(
-                "--new-tokens {n}: {} is a sentence model, which embeds texts and does not continue them; leave the option out",
-                args.model
-            ))),
-            None => embed(args, &session, path),
-        },
+        (ModelConfig::Vit(config), _) => images::classify(args, &session, config, &folder.weights),
+        (ModelConfig::Encoder(_), _) => {
+            takes_texts(args)?;
+            match args.new_tokens {
+                Some(n) => Err(Failure::request(format!(
+                    "--new-tokens {n}: {} is a sentence model, which embeds texts and does not continue them; leave the option out",
+                    args.model
+                ))),
+                None => embed(args, &session, path),
+            }
+        }
         (_, Some(config)) => {
+            takes_texts(args)?;
             let tokenizer = folder.tokenizer().map_err(Failure::request)?;
             generate(args, &session, config, &folder.weights, &Words::Tokenizer(Box::new(tokenizer)))
         }
@@ -60,6 +67,17 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             "{}: a {} neither embeds nor continues texts; `ein plan` and `ein explain` take it",
             args.model,
             config.architecture()
+        ))),
+    }
+}
+
+fn takes_texts(args: &RunArgs) -> Result<(), Failure> {
+    match &args.pixels {
+        None => Ok(()),
+        Some(file) => Err(Failure::request(format!(
+            "--pixels {}: {} is a model of texts; give it some with --text",
+            file.display(),
+            args.model
         ))),
     }
 }
@@ -160,7 +178,11 @@ fn generate(
 }
 
 /// Compares the last run with the reference, if asked to.
-fn check(args: &RunArgs, compiled: &Compiled, weights: &dyn ParameterSource) -> Result<Option<f64>, Failure> {
+pub(crate) fn check(
+    args: &RunArgs,
+    compiled: &Compiled,
+    weights: &dyn ParameterSource,
+) -> Result<Option<f64>, Failure> {
     if !args.check {
         return Ok(None);
     }
@@ -188,7 +210,12 @@ fn trace(args: &RunArgs, compiled: &Compiled) -> Result<(), Failure> {
     }
 }
 
-fn finish_text(args: &RunArgs, compiled: &Compiled, error: Option<f64>, mut out: String) -> Result<(), Failure> {
+pub(crate) fn finish_text(
+    args: &RunArgs,
+    compiled: &Compiled,
+    error: Option<f64>,
+    mut out: String,
+) -> Result<(), Failure> {
     trace(args, compiled)?;
     let plan = compiled.plan();
     if let Some(error) = error {
@@ -208,7 +235,7 @@ fn finish_text(args: &RunArgs, compiled: &Compiled, error: Option<f64>, mut out:
     verdict(error)
 }
 
-fn finish_json(
+pub(crate) fn finish_json(
     args: &RunArgs,
     compiled: &Compiled,
     outputs: &Value,
@@ -272,7 +299,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
-fn session(error: SessionError) -> Failure {
+pub(crate) fn session(error: SessionError) -> Failure {
     match error {
         SessionError::Plan(error) => refused(error),
         SessionError::Tensor(_) | SessionError::Parameter { .. } => Failure::request(error),

@@ -9,8 +9,8 @@ use einsummable::workloads::{FORMS, workload};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Batch and sequence length where none are given.
-const BATCH_SEQ: &str = "1x128";
+/// Sequence length where none is given, of one text; less for a model that does not take as much.
+const SEQUENCE: usize = 128;
 
 /// The graph and a name for it.
 pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
@@ -77,15 +77,18 @@ fn forward(config: &ModelConfig, folder: Option<&Path>, batch: usize, sequence: 
 
 /// Batch and sequence, of which a model of images knows its own.
 fn sizes(config: &ModelConfig, asked: Option<&str>) -> Result<(usize, usize), Failure> {
-    let ModelConfig::Vit(vit) = config else { return batch_seq(asked.unwrap_or(BATCH_SEQ)) };
-    let own = vit.sequence();
-    let Some(asked) = asked else { return Ok((1, own)) };
+    let Some(asked) = asked else { return Ok((1, SEQUENCE.min(config.max_tokens()))) };
     let (batch, sequence) = batch_seq(asked)?;
-    if sequence == own {
-        return Ok((batch, own));
+    match config {
+        ModelConfig::Vit(vit) if vit.sequence() != sequence => {
+            let own = vit.sequence();
+            let why = format!("its images of {:?} are sequences of {own}; write {batch}x{own}", vit.image_size);
+            Err(Failure::request(format!("--batch-seq {asked}: the model is a {}; {why}", config.architecture())))
+        }
+        ModelConfig::Encoder(_) | ModelConfig::Decoder(_) | ModelConfig::Gpt2(_) | ModelConfig::Vit(_) => {
+            Ok((batch, sequence))
+        }
     }
-    let why = format!("its images of {:?} are sequences of {own}; write {batch}x{own}", vit.image_size);
-    Err(Failure::request(format!("--batch-seq {asked}: the model is a {}; {why}", config.architecture())))
 }
 
 fn batch_seq(text: &str) -> Result<(usize, usize), Failure> {

@@ -5,7 +5,7 @@
 
 mod place;
 
-use place::{Place, edited, llama, with_header};
+use place::{Place, edited, fixture, llama, with_header};
 use serde_json::{Value, json};
 
 /// A request that is answered with JSON.
@@ -190,6 +190,89 @@ fn models_run() {
     // Without `--check` nothing is said about the reference.
     let plain = answered(&place, "run llama --text cat --new-tokens 1 --devices 2 --json");
     assert!(plain["max_abs_error_vs_reference"].is_null());
+}
+
+/// Every folder of `tests/fixtures` is planned and explained; those that read texts run on some.
+#[test]
+fn every_architecture_runs() {
+    let place = Place::new();
+    let decoders = ["mistral", "qwen2", "qwen3", "gemma-2", "phi-3", "gpt-2", "llama-rope"];
+    let encoders = ["bert", "distilbert", "roberta"];
+    for name in decoders.into_iter().chain(encoders).chain(["vit"]) {
+        let folder = fixture(name).join("model");
+        let folder = folder.display();
+        let plan = answered(&place, &format!("plan {folder} --devices 3 --json"));
+        assert!(plan["operations"].as_u64() > Some(20), "{name}: {plan}");
+        let text = place.check(&format!("explain {folder} --devices 2 --objective bytes"), 0, &[]);
+        assert!(text.contains("attention"), "{name}:\n{text}");
+    }
+    for name in decoders {
+        let folder = fixture(name).join("model");
+        // Where numbers have 16 bits, the order of sums shows.
+        let check = if name == "qwen3" { "" } else { "--check" };
+        let line = format!("run {} --text cat --new-tokens 2 --devices 3 --json {check}", folder.display());
+        let run = answered(&place, &line);
+        assert_eq!(run["outputs"][0]["tokens"].as_array().map(Vec::len), Some(2), "{name}: {run}");
+    }
+    for name in encoders {
+        let folder = fixture(name).join("model");
+        let run =
+            answered(&place, &format!("run {} --text cat --text sea --devices 3 --json --check", folder.display()));
+        assert_eq!(run["outputs"]["embeddings"][1].as_array().map(Vec::len), Some(24), "{name}: {run}");
+    }
+}
+
+/// The numbers of nested lists.
+fn flat(value: &Value) -> Vec<f32> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(flat).collect(),
+        other => vec![other.as_f64().unwrap() as f32],
+    }
+}
+
+#[test]
+fn images_are_classified() {
+    let place = Place::new();
+    let folder = fixture("vit/model");
+    let folder = folder.display();
+    let expected: Value =
+        serde_json::from_str(&std::fs::read_to_string(fixture("vit/expected.json")).unwrap()).unwrap();
+    let images = |name: &str, tensor: &str, shape: [usize; 4]| {
+        let data: Vec<u8> = flat(&expected["pixel_values"]).iter().flat_map(|v| v.to_le_bytes()).collect();
+        let row = json!({ "dtype": "F32", "shape": shape, "data_offsets": [0, data.len()] });
+        let header = json!({ tensor: row }).to_string().into_bytes();
+        place.bytes(name, &[&(header.len() as u64).to_le_bytes()[..], &header, &data].concat());
+    };
+    images("two.safetensors", "pixel_values", [2, 3, 12, 10]);
+    let run = answered(&place, &format!("run {folder} --pixels two.safetensors --devices 3 --json --check"));
+    let best = |logits: &Value| {
+        let logits = flat(logits);
+        (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap() as u64
+    };
+    for n in 0..2 {
+        let (found, stored) = (&run["outputs"][n][0], best(&expected["logits"][n]));
+        assert_eq!(
+            (found["class"].as_u64(), found["label"].as_str()),
+            (Some(stored), Some(&*format!("LABEL_{stored}")))
+        );
+    }
+    let text = place.check(&format!("run {folder} --pixels two.safetensors --devices 2"), 0, &[]);
+    assert!(text.contains(&format!("%  LABEL_{}", best(&expected["logits"][1]))), "{text}");
+
+    let check = |line: &str, parts: &[&str]| {
+        place.check(line, 2, parts);
+    };
+    check(&format!("run {folder} --text cat"), &["ViTForImageClassification takes images", "--pixels FILE"]);
+    check(&format!("run {folder} --pixels none.safetensors"), &["none.safetensors", "No such file"]);
+    images("other.safetensors", "pixels", [2, 3, 12, 10]);
+    check(&format!("run {folder} --pixels other.safetensors"), &["other.safetensors", "no tensor `pixel_values`"]);
+    images("turned.safetensors", "pixel_values", [2, 3, 10, 12]);
+    check(&format!("run {folder} --pixels turned.safetensors"), &["[2, 3, 10, 12]", "[images, [3, 12, 10]]"]);
+    check("run synthetic:llama --pixels two.safetensors", &["--pixels two.safetensors", "a model of texts", "--text"]);
+    let bert = fixture("bert/model");
+    check(&format!("run {} --pixels two.safetensors", bert.display()), &["a model of texts"]);
+    check(&format!("plan {folder} --batch-seq 2x128"), &["--batch-seq 2x128", "sequences of 7", "2x7"]);
+    place.check(&format!("plan {folder} --batch-seq 2x7"), 0, &[]);
 }
 
 #[test]

@@ -15,7 +15,12 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The small model that every checkout has.
 pub fn llama() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/llama-tiny/model")
+    fixture("llama-tiny/model")
+}
+
+/// Something that every checkout has.
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
 }
 
 /// A folder of its own, gone when dropped.

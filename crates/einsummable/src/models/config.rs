@@ -119,6 +119,16 @@ impl ModelConfig {
         }
     }
 
+    /// The longest sequence it was made for; of a model of images the only one.
+    pub fn max_tokens(&self) -> usize {
+        match self {
+            Self::Encoder(c) => c.max_tokens(),
+            Self::Decoder(c) => c.max_position_embeddings,
+            Self::Gpt2(c) => c.max_position_embeddings,
+            Self::Vit(c) => c.sequence(),
+        }
+    }
+
     /// The model as one that continues texts, if it is one.
     pub fn causal_lm(&self) -> Option<&dyn CausalLm> {
         match self {
