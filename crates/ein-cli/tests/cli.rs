@@ -495,6 +495,7 @@ fn model_folders_that_are_wrong() {
     check("list-config", &write("config.json", b"[1]"), &["config.json", "no object"]);
     check("binary-config", &write("config.json", b"\xff\xfe\x00"), &["binary-config/config.json", "UTF-8"]);
     check("mamba", &config("architectures", json!(["MambaForCausalLM"])), &["`MambaForCausalLM`", "LlamaForCausalLM"]);
+    check("headless-model", &config("architectures", json!(["LlamaModel"])), &["LlamaModel", "`ein plan`"]);
     check("heads", &config("num_attention_heads", json!(0)), &["`num_attention_heads` is 0", "from 1"]);
     check("kv", &config("num_key_value_heads", json!(3)), &["`num_attention_heads` is 5", "(3)"]);
     check("odd", &config("head_dim", json!(7)), &["`head_dim` is 7", "even"]);
