@@ -3,6 +3,7 @@
 //!
 //! This crate knows no device, no cost and no input or output.
 
+pub mod algebra;
 pub mod copy;
 pub mod dense;
 pub mod dtype;

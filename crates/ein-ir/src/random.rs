@@ -19,3 +19,8 @@ impl Random {
         items[self.below(items.len())].clone()
     }
 }
+
+/// How many seeds a test draws: `EIN_TEST_SEEDS`, or as many as fit in a minute's test.
+pub(crate) fn seeds(default: usize) -> usize {
+    std::env::var("EIN_TEST_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}

@@ -331,6 +331,12 @@ impl Evaluator {
         Self { rows, values }
     }
 
+    /// What every row was at the last point.
+    #[cfg(test)]
+    pub(crate) fn values(&self) -> &[Scalar] {
+        &self.values
+    }
+
     /// The value where `operand(n)` is the element of operand `n` and `index(l)` the global index of label `l`.
     pub fn value(&mut self, operand: impl Fn(usize) -> Scalar, index: impl Fn(usize) -> usize) -> Scalar {
         for n in 0..self.rows.len() {
