@@ -8,8 +8,12 @@ pub fn apply(operation: &str, args: &Args, x: &[Tensor]) -> Option<Vec<Tensor>> 
     let flag = |name: &str| args.has(name) && args.flag(name);
     Some(vec![match operation {
         "scaled_dot_product_attention" => {
+            let padding = flag("key_padding_mask");
             let options = AttentionOptions {
-                mask: x.get(3),
+                mask: x.get(3).filter(|_| !padding),
+                key_padding_mask: x.get(3).filter(|_| padding),
+                window: args.has("window").then(|| args.size("window")),
+                softcap: args.has("softcap").then(|| args.number("softcap")),
                 is_causal: flag("is_causal"),
                 scale: args.has("scale").then(|| args.number("scale")),
                 enable_gqa: flag("enable_gqa"),
