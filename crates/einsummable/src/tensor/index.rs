@@ -430,7 +430,7 @@ fn along(shape: &[usize], at: usize) -> Result<Tensor, TensorError> {
 /// Sums over counts; of integers, rounded down.
 fn mean(sum: &Tensor, count: &Tensor, dtype: DType) -> Result<Tensor, TensorError> {
     if dtype.is_float() {
-        return Ok(sum.div(&count.to(dtype)));
+        return Ok(sum.div(count.to(dtype)));
     }
     map("scatter_reduce", &[sum, &count.to(dtype)], |e, rows| e.binary(Binary::Div, rows[0], rows[1]))
 }
