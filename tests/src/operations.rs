@@ -16,6 +16,7 @@ pub mod cumulative;
 pub mod functions;
 pub mod image;
 pub mod index;
+pub mod loss;
 pub mod norm;
 pub mod order;
 pub mod pool;
@@ -74,6 +75,7 @@ pub fn families() -> Vec<(&'static str, Vec<Operation>)> {
         ("functions", functions::rows()),
         ("image", image::rows()),
         ("index", index::rows()),
+        ("loss", loss::rows()),
         ("norm", norm::rows()),
         ("order", order::rows()),
         ("pool", pool::rows()),

@@ -16,6 +16,7 @@ pub mod elementwise;
 pub mod functions;
 pub mod image;
 pub mod index;
+pub mod loss;
 pub mod norm;
 pub mod order;
 pub mod pool;
@@ -68,6 +69,7 @@ pub fn families() -> Vec<(&'static str, Apply)> {
         ("functions", functions::apply),
         ("image", image::apply),
         ("index", index::apply),
+        ("loss", loss::apply),
         ("norm", norm::apply),
         ("order", order::apply),
         ("pool", pool::apply),

@@ -150,6 +150,7 @@ families!(
     functions,
     image,
     index,
+    loss,
     norm,
     order,
     pool,

@@ -108,6 +108,7 @@ families!(
     functions,
     image,
     index,
+    loss,
     norm,
     order,
     pool,

@@ -27,8 +27,8 @@ fn normalized(d: &mut Draw, f: fn(&Tensor, &[usize], Option<&Tensor>, Option<&Te
 pub fn rows() -> Vec<Operation> {
     vec![
         Operation { name: "softmax", draw: |d| along(d, |_, x, axis| x.softmax(axis)) },
+        Operation { name: "softmin", draw: |d| along(d, |_, x, axis| x.softmin(axis)) },
         Operation { name: "log_softmax", draw: |d| along(d, |_, x, axis| x.log_softmax(axis)) },
-        Operation { name: "logsumexp", draw: |d| along(d, |d, x, axis| x.logsumexp(axis, d.rng.one_in(2))) },
         Operation { name: "normalize", draw: |d| along(d, |_, x, axis| x.normalize(axis, 1e-12)) },
         Operation { name: "layer_norm", draw: |d| normalized(d, |x, last, w, b| x.layer_norm(last, w, b, 1e-5)) },
         Operation { name: "rms_norm", draw: |d| normalized(d, |x, last, w, _| x.rms_norm(last, w, 1e-6)) },

@@ -10,8 +10,8 @@ pub fn apply(operation: &str, args: &Args, x: &[Tensor]) -> Option<Vec<Tensor>> 
     let normalized = || args.sizes("normalized");
     Some(vec![match operation {
         "softmax" => x[0].softmax(axis()),
+        "softmin" => x[0].softmin(axis()),
         "log_softmax" => x[0].log_softmax(axis()),
-        "logsumexp" => x[0].logsumexp(axis(), args.flag("keepdim")),
         "normalize" => x[0].normalize(axis(), eps()),
         "layer_norm" => x[0].layer_norm(&normalized(), x.get(1), x.get(2), eps()),
         "rms_norm" => x[0].rms_norm(&normalized(), x.get(1), eps()),

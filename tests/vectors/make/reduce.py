@@ -96,3 +96,63 @@ ROWS += [
     case("var", "of nothing, kept", var, reals(2, 0, 3), axes=[1], correction=0, keepdim=True),
     case("var", "nothing that stays", var, reals(2, 0), axes=[0], correction=1, keepdim=False),
 ]
+
+
+def spread(function):
+    return lambda x, axes, correction, keepdim: function(x, axes, correction=correction, keepdim=keepdim)
+
+
+def aminmax(x, axes, keepdim):
+    return torch.amin(x, axes, keepdim), torch.amax(x, axes, keepdim)
+
+
+def norm(x, p, axes, keepdim):
+    return torch.linalg.vector_norm(x, p, axes, keepdim)
+
+
+def logsumexp(x, axes, keepdim):
+    return torch.logsumexp(x, axes, keepdim)
+
+
+for name, function in {"std": torch.std, "var_mean": torch.var_mean, "std_mean": torch.std_mean}.items():
+    ROWS += [
+        case(name, "two axes, kept", spread(function), X, axes=[0, -1], correction=1, keepdim=True, near=2e-6),
+        case(name, "biased", spread(function), X, axes=[1], correction=0, keepdim=False, near=2e-6),
+        case(name, "far from zero", spread(function), tensor([10000.0, 10001.0, 10002.0, 10003.0]), axes=[0], correction=1, keepdim=False),
+        case(name, "one element", spread(function), reals(3, 1), axes=[1], correction=1, keepdim=False),
+        # Of infinities PyTorch's own means differ.
+        case(name, "NaN", spread(function), HOLES[::3], axes=[1], correction=1, keepdim=False),
+        case(name, "of nothing", spread(function), reals(0, 2), axes=[0], correction=1, keepdim=False),
+        case(name, "bf16", spread(function), reals(2, 5, dtype="bf16"), axes=[1], correction=1, keepdim=False, near=1e-2),
+    ]
+ROWS += [
+    case("aminmax", "one axis", aminmax, X, axes=[1], keepdim=True, exact=True),
+    case("aminmax", "NaN and infinities", aminmax, HOLES, axes=[1], keepdim=False),
+    case("nansum", "floats", over(torch.nansum), HOLES[:, :2], axes=[0], keepdim=False),
+    case("nansum", "all NaN", over(torch.nansum), tensor([[NAN, NAN]]), axes=[1], keepdim=True),
+    case("nansum", "integers", over(torch.nansum), integers(2, 3, dtype="i32"), axes=[0], keepdim=False),
+    case("nansum", "all axes of bf16", over(torch.nansum), tensor([[NAN, 1.0], [2.5, -4.0]], "bf16"), axes=[0, 1], keepdim=False),
+    case("nanmean", "floats", over(torch.nanmean), HOLES, axes=[1], keepdim=False),
+    case("nanmean", "all NaN", over(torch.nanmean), tensor([[NAN, NAN], [NAN, 1.0]]), axes=[1], keepdim=True),
+    case("nanmean", "of nothing", over(torch.nanmean), reals(2, 0), axes=[1], keepdim=False),
+    case("count_nonzero", "floats", lambda x, axes: torch.count_nonzero(x, axes), HOLES, axes=[1]),
+    case("count_nonzero", "bools", lambda x, axes: torch.count_nonzero(x, axes), integers(3, 4, dtype="bool"), axes=[0, 1]),
+    case("logsumexp", "two axes", logsumexp, X, axes=[0, 2], keepdim=False),
+    case("logsumexp", "kept", logsumexp, X, axes=[-1], keepdim=True),
+    case("logsumexp", "edges", logsumexp, tensor([[1000.0, 0.0, -1000.0], [NAN, 1.0, 2.0], [INF, 1.0, 2.0], [INF, INF, -INF], [-INF, 1.0, 2.0], [-INF, -INF, -INF]]), axes=[1], keepdim=False),
+    case("logsumexp", "over nothing", logsumexp, reals(3, 0), axes=[1], keepdim=False),
+    case("logsumexp", "integers", logsumexp, integers(3, 2, dtype="i64"), axes=[1], keepdim=False),
+    case("logsumexp", "no overflow", logsumexp, tensor([1000.0, 0.0, -1000.0, 1001.0, 3.0, 2.0, 1.0]), axes=[0], keepdim=False),
+    case("logsumexp", "bf16", logsumexp, reals(2, 6, dtype="bf16"), axes=[1], keepdim=False),
+]
+for p in (0.0, 1.0, 2.0, 3.0, 0.5, -1.0, INF, -INF):
+    ROWS += [
+        case("norm", f"p = {p}", norm, X, p=p, axes=[1], keepdim=False, near=1e-6),
+        case("norm", f"p = {p}, NaN and infinities", norm, HOLES, p=p, axes=[1], keepdim=True),
+        case("norm", f"p = {p}, all axes of f64", norm, reals(2, 3, dtype="f64"), p=p, axes=[0, 1], keepdim=False),
+    ]
+ROWS += [
+    case("norm", "of nothing", norm, reals(2, 0), p=2.0, axes=[1], keepdim=False),
+    case("norm", "bf16", norm, reals(3, 5, dtype="bf16"), p=2.0, axes=[1], keepdim=False),
+    case("norm", "f16 whose squares overflow", norm, tensor([300.0, 400.0], "f16"), p=2.0, axes=[0], keepdim=False),
+]

@@ -63,7 +63,7 @@ impl Tensor {
     pub fn arange_step(start: f64, end: f64, step: f64, dtype: DType) -> Tensor {
         let wrong = |reason: &str| {
             let reason = format!("from {start} to {end} in steps of {step}: {reason}");
-            Tensor::poisoned(TensorError::Shape { operation: "arange", shapes: vec![], reason })
+            Tensor::poisoned(TensorError::Argument { operation: "arange", reason })
         };
         if !(start.is_finite() && end.is_finite() && step.is_finite()) || step == 0.0 {
             return wrong("needs finite bounds and a step other than 0");

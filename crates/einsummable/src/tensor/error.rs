@@ -56,6 +56,14 @@ pub enum TensorError {
         /// What is wrong, and what would work.
         reason: String,
     },
+    /// A number that makes no sense, of an operation without operands.
+    #[error("{operation} {reason}")]
+    Argument {
+        /// The operation.
+        operation: &'static str,
+        /// The numbers, what is wrong with them, and what would work.
+        reason: String,
+    },
     /// An einsum string that is not well formed or does not fit.
     #[error("einsum `{spec}`: {reason}")]
     Einsum {

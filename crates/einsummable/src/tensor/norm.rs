@@ -1,7 +1,8 @@
 //! Softmax and norms: statistics, which are a fold, then a map that reads them. A row that is cut among
 //! devices so costs two numbers a row, not the row.
 
-use super::map::{aligned, map_over};
+use super::map::{aligned, map_over, written};
+use super::promote::with_scalar;
 use super::reduce::{fold, moments, stacked};
 use super::{Tensor, TensorError};
 use ein_ir::dtype::DType;
@@ -69,30 +70,33 @@ impl Tensor {
         })
     }
 
-    /// `log(sum(exp(x)))` along an axis.
-    pub fn logsumexp(&self, axis: i64, keepdim: bool) -> Tensor {
+    /// The softmax of `-self` along an axis: `torch.nn.functional.softmin`.
+    pub fn softmin(&self, axis: i64) -> Tensor {
+        self.neg().softmax(axis)
+    }
+
+    /// `log(sum(exp(x)))` over some axes. Integers give `F32`.
+    pub fn logsumexp(&self, axes: &[i64], keepdim: bool) -> Tensor {
         Tensor::attempt(|| {
-            let dtype = self.float_type("logsumexp")?;
-            let at = self.axis("logsumexp", axis)?;
-            if self.shape()[at] == 0 {
-                let empty = self.sum(&[axis], keepdim);
+            let dtype = with_scalar(self.ty()?.dtype, true);
+            let axes = self.axes("logsumexp", axes)?;
+            if axes.is_empty() {
+                return Ok(self.to(dtype));
+            }
+            if axes.iter().any(|&a| self.shape()[a] == 0) {
+                let empty = self.sum(&axes.iter().map(|&a| a as i64).collect::<Vec<_>>(), keepdim);
                 return Ok(Tensor::full(empty.shape(), f64::NEG_INFINITY, dtype));
             }
             let wide = dtype.accumulator();
-            let stats = fold("softmax_stats", self, &[at], Monoid::SoftMax, wide, |e, x| Ok(e.cast(x, wide)))?;
-            let rank = self.dim() - 1;
-            let shape = stats.shape()[..rank].to_vec();
+            let stats = fold("softmax_stats", self, &axes, Monoid::SoftMax, wide, |e, x| Ok(e.cast(x, wide)))?;
+            let rank = self.dim() - axes.len();
             let accesses = vec![stacked(rank, 0), stacked(rank, 1)];
-            let y = map_over("logsumexp", &shape, accesses, &[&stats, &stats], |e, r| {
-                let log = e.unary(Unary::Log, r[1])?;
-                let sum = e.binary(Binary::Add, r[0], log)?;
+            let y = written("logsumexp", &stats.shape()[..rank], accesses, &[&stats, &stats], |_, v| {
+                let (top, sum) = (v[0], v[1]);
                 // Beside an infinite element the others are nothing; their difference to it is no number.
-                let infinity = e.float(f64::INFINITY, wide);
-                let infinite = e.binary(Binary::Eq, r[0], infinity)?;
-                let y = e.select(infinite, r[0], sum)?;
-                Ok(e.cast(y, dtype))
+                top.eq(f64::INFINITY).select(top, top + sum.log()).cast(dtype)
             })?;
-            Ok(super::reduce::keep(y, self.shape(), &[at], keepdim))
+            Ok(super::reduce::keep(y, self.shape(), &axes, keepdim))
         })
     }
 

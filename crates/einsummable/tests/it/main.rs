@@ -3,11 +3,13 @@
 
 mod configs;
 mod folders;
+mod losses;
 mod models;
 mod ops;
 mod random;
 mod rules;
 mod sessions;
+mod types;
 mod weights;
 mod windows;
 
