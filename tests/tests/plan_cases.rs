@@ -229,3 +229,22 @@ fn readers_that_need_the_same_share_an_exchange() {
     assert_eq!(difference(&once(&graph, &tasks, &inputs).expect("it runs"), &expected, 0.0), None);
     assert_eq!(moved(&tasks), 3 * 2 * 4);
 }
+
+/// J5: an exchange that a view makes necessary names the view, the producer, the readers and the bytes.
+#[test]
+fn j5_a_costly_view_is_named() {
+    let graph = graph(
+        "x: input f32[4096, 4096]\na = scan(x) sum axis 1\nt = permute a [1, 0]\nb = scan(t) sum axis 1\nreturn b\n",
+    );
+    let plan = searched(&graph, &ein_task::machine::Machine::by_name("8xa100").expect("it ships"), Objective::Time);
+    let explained = explain(&plan).expect("a plan");
+    let moved = explained.exchanges.iter().find(|m| m.tensor == "a").expect("rows become columns");
+    assert_eq!(
+        (moved.readers.as_slice(), moved.views.as_slice()),
+        (&["b".to_owned()][..], &["t (permute)".to_owned()][..])
+    );
+    // Seven eighths of it change hands.
+    assert_eq!(moved.bytes, Bytes(4096 * 4096 * 4 / 8 * 7));
+    let line = explained.to_string().lines().find(|l| l.starts_with("a ") && l.contains("through")).map(str::to_owned);
+    assert!(line.is_some_and(|l| l.ends_with("b through t (permute)") && l.contains("56.0 MiB")), "{explained}");
+}

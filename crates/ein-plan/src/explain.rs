@@ -2,8 +2,9 @@
 //! bytes, for every device its memory.
 
 use crate::choice::{Decomposition, Home};
+use crate::consumers::consumers;
 use crate::error::PlanError;
-use crate::exchanges::{Stage, exchanges};
+use crate::exchanges::{Planned, Stage, exchanges};
 use crate::needs::{home_relation, produced};
 use crate::plan::Plan;
 use crate::price::{aim, seconds};
@@ -51,8 +52,11 @@ pub struct Moved {
     pub tensor: String,
     /// `to home` or `hand-out`.
     pub stage: String,
-    /// The rows that read what is delivered.
+    /// The rows that read what is delivered; all that read the tensor where it goes to its home.
     pub readers: Vec<String>,
+    /// Views between the tensor and these readers: `name (kind)`. They move nothing themselves; where one makes the
+    /// readers want other elements than are there, it is why this exchange moves something.
+    pub views: Vec<String>,
     /// What there is.
     pub have: String,
     /// Bytes over links.
@@ -176,10 +180,12 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
                 "hand-out"
             }
         };
+        let (readers, views) = readers(plan, &planned);
         moved.push(Moved {
             tensor: name(planned.tensor),
             stage: stage.into(),
-            readers: planned.readers.iter().map(|&r| name(r)).collect(),
+            readers,
+            views,
             have: planned.exchange.have.to_string(),
             bytes: counted.bytes_total,
             moves: counted.moves,
@@ -204,6 +210,35 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
         .collect();
     let report = plan.report.clone();
     Ok(Explanation { report, operations, exchanges: moved, replicated: replicated(plan), devices })
+}
+
+/// The names of an exchange's readers, and the views through which they read.
+fn readers(plan: &Plan, planned: &Planned) -> (Vec<String>, Vec<String>) {
+    let (mut readers, mut views) = (Vec::new(), Vec::new());
+    for consumer in consumers(&plan.graph, planned.tensor) {
+        let served = match planned.stage {
+            Stage::ToHome => true,
+            Stage::HandOut => consumer.operation.is_none_or(|id| planned.readers.contains(&id)),
+        };
+        // A hand-out without a reader delivers outputs.
+        let output = consumer.operation.is_none() && planned.stage == Stage::HandOut && !planned.readers.is_empty();
+        if !served || output {
+            continue;
+        }
+        if !readers.contains(&consumer.name) {
+            readers.push(consumer.name);
+        }
+        for view in consumer.views {
+            let node = plan.graph.node(view);
+            if let Op::View(v) = &node.op {
+                let told = format!("{} ({})", node.name, v.name());
+                if !views.contains(&told) {
+                    views.push(told);
+                }
+            }
+        }
+    }
+    (readers, views)
 }
 
 /// What is held, or computed and left, at several devices.
@@ -342,7 +377,10 @@ impl fmt::Display for Explanation {
                 "exchange of", "stage", "bytes", "moves", "depth", "time", "bound"
             )?;
             for m in &self.exchanges {
-                let (name, readers) = (cut(&m.tensor, width), cut(&m.readers.join(", "), 40));
+                let (name, mut readers) = (cut(&m.tensor, width), cut(&m.readers.join(", "), 40));
+                if !m.views.is_empty() {
+                    let _ = write!(readers, " through {}", cut(&m.views.join(", "), 60));
+                }
                 let (b, t, l) = (m.bytes.to_string(), m.seconds.to_string(), m.bound.to_string());
                 writeln!(
                     f,

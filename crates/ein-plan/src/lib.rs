@@ -7,6 +7,7 @@ pub mod bounds;
 mod brute_force_tests;
 pub mod candidates;
 pub mod choice;
+pub mod consumers;
 mod costs;
 mod elimination;
 pub mod error;
