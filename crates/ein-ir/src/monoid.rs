@@ -27,7 +27,8 @@ pub enum Monoid {
     /// Fields (max, sum of `exp(x - max)`), Milakov and Gimelshein (2018). Finishes to a last axis of
     /// two: the max, then the sum.
     SoftMax,
-    /// Fields (max, sum, acc) of attention: max and sum lack the last axis. Finishes to `acc / sum`.
+    /// Fields (max, sum, acc) of attention: max and sum lack the last axis. Finishes to `acc / sum`;
+    /// to 0 where the sum is 0, for then no key was seen.
     Attend,
     /// Exactly one partial holds an element, the others hold nothing, which is stored as bits that are all 0. The
     /// bits are combined by "or", so that a minus zero or a NaN comes through as it is.

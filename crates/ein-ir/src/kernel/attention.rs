@@ -14,7 +14,7 @@ use crate::spec::{AxisMap, Band, OperandSpec, Role, Spec, Work, affine, label};
 ///
 /// Operands: q `[b,h,s,d]`, k `[b,kv,t,d]`, v `[b,kv,t,e]`; when `mask`, an additive mask `[b|1, h|1, s|1, t]`;
 /// when `packed`, offsets `[n]` (`i64` or `i32`). Query head `h` reads key/value head `h / (heads / kv_heads)`.
-/// `cap(x) = softcap · tanh(x / softcap)`, or `x` without one. A query whose keys are all masked gives NaN, as in
+/// `cap(x) = softcap · tanh(x / softcap)`, or `x` without one. A query whose keys are all masked gives 0, as in
 /// `PyTorch`. Labels in order: b, h, s, e | t, d, and n when packed.
 ///
 /// Packed sequences stand one after the other along both s and t (`flash_attn_varlen`): sequence `i` begins at

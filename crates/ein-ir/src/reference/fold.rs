@@ -245,7 +245,7 @@ fn combine_softmax(state: &mut [Column], next: &[Column]) {
 }
 
 /// Turns the fields of a complete fold into the result. A monoid of one field is converted; `Moments` gives
-/// a last axis of mean and biased variance, `SoftMax` one of maximum and sum, `Attend` gives `acc / sum`.
+/// a last axis of mean and biased variance, `SoftMax` one of maximum and sum, `Attend` gives `acc / sum`, 0 where the sum is.
 #[allow(clippy::needless_pass_by_value)] // The fields are used up: nobody should read a pending value again.
 pub fn finish(monoid: Monoid, fields: Vec<Dense>, dtype: DType) -> Dense {
     let mut shape = fields.last().expect("a monoid has a field").shape.clone();
@@ -275,7 +275,9 @@ pub(super) fn finish_columns(monoid: Monoid, columns: Vec<Column>) -> Column {
             let (_, sum, mut acc) = (next(), next().floats(), next().floats());
             if !sum.is_empty() {
                 let width = acc.len() / sum.len();
-                acc.iter_mut().enumerate().for_each(|(n, a)| *a /= sum[n / width]);
+                let seen =
+                    |(n, a): (usize, &mut f64)| *a = if sum[n / width] == 0.0 { 0.0 } else { *a / sum[n / width] };
+                acc.iter_mut().enumerate().for_each(seen);
             }
             Column::F(acc)
         }

@@ -502,11 +502,16 @@ fn statistics<T: Real>(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], resul
     }
 }
 
+/// A value of attention from its two fields: 0 where no key was seen.
+pub(crate) fn attended<T: Real>(acc: T, sum: T) -> T {
+    if sum == T::default() { sum } else { acc.over(sum) }
+}
+
 fn finish_block<T: Real>(monoid: Monoid, state: &mut [Vec<T>; 3], n: usize, width: usize) {
     let [a, b, c] = state;
     match monoid {
         Monoid::Moments => (0..n).for_each(|k| c[k] = c[k].over(a[k])),
-        Monoid::Attend => (0..n * width).for_each(|k| c[k] = c[k].over(b[k / width])),
+        Monoid::Attend => (0..n * width).for_each(|k| c[k] = attended(c[k], b[k / width])),
         Monoid::SoftMax | Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once | Monoid::Top(_) => {}
     }
 }

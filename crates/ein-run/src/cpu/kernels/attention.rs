@@ -5,7 +5,7 @@
 use super::Call;
 use super::block::values;
 use crate::cpu::Scratch;
-use crate::cpu::fold::{Fold, Real, WIDE};
+use crate::cpu::fold::{Fold, Real, WIDE, attended};
 use crate::cpu::gemm::{Factor, Matrix, MatrixMut, product};
 use crate::cpu::piece::{Elements, Piece, PieceMut};
 use crate::error::Cause;
@@ -175,7 +175,7 @@ fn run<T: Score>(
         if call.finish {
             for (row, sum) in acc.chunks_mut(wide.max(1)).zip(&sums[..rows]) {
                 for x in row {
-                    *x = x.over(*sum);
+                    *x = attended(*x, *sum);
                 }
             }
             T::store(&acc[..rows * wide], result.dtype(0), result.bytes(0), at * wide);
