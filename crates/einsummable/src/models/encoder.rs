@@ -3,13 +3,12 @@
 use super::architecture::{Architecture, Head};
 use super::sentence;
 use crate::nn::{Activation, Embedding, LayerNorm, Linear, Module, ModuleList, Scope};
+use crate::tensor::Tensor;
 use crate::tensor::attention::AttentionOptions;
 use crate::tensor::map::map_over;
-use crate::tensor::{Tensor, TensorError};
 use ein_ir::dtype::DType;
-use ein_ir::einsum::{Access, Affine, Einsum, Label};
-use ein_ir::expr::{Binary, Expr, ExprError, Literal};
-use ein_ir::monoid::Monoid;
+use ein_ir::einsum::{Access, Affine};
+use ein_ir::expr::Binary;
 
 /// The sizes of an encoder, and in what it differs from a BERT.
 #[derive(Clone, Debug, PartialEq)]
@@ -241,7 +240,7 @@ impl Encoder {
                 return Err(ids.shape_error("encoder", reason));
             }
             let (positions, own) = if self.config.positions_after_padding {
-                let at = positions(ids, self.config.pad_token_id)?.named("positions");
+                let at = positions(ids, self.config.pad_token_id).named("positions");
                 (self.position_embeddings.forward(&at), Access::labels(&[0, 1, 2]))
             } else {
                 (self.position_embeddings.weight.narrow(0, 0, length), Access::labels(&[1, 2]))
@@ -273,26 +272,7 @@ impl Encoder {
 }
 
 /// The position of every token, `[b, s]`: padding is at `pad`, the tokens that are none are counted from `pad + 1` on.
-fn positions(ids: &Tensor, pad: usize) -> Result<Tensor, TensorError> {
-    let dtype = ids.ty()?.dtype;
-    let (b, s) = (ids.size(0), ids.size(1));
-    let operation = "positions";
-    let labels = vec![Label::new("b", b), Label::new("s", s), Label::new("t", s)];
-    let counted = || -> Result<Expr, ExprError> {
-        let mut e = Expr::new();
-        let (token, own) = (e.push_operand(0, dtype), e.push_operand(1, dtype));
-        let padding = e.constant(Literal::Int(pad as i64), dtype);
-        let (here, before) = (e.index(1), e.index(2));
-        let is = e.binary(Binary::Ne, token, padding)?;
-        let own_is = e.binary(Binary::Ne, own, padding)?;
-        let upto = e.binary(Binary::Le, before, here)?;
-        let counts = e.binary(Binary::And, is, upto)?;
-        let counts = e.binary(Binary::And, counts, own_is)?;
-        e.cast(counts, DType::I64);
-        Ok(e)
-    };
-    let join = counted().map_err(|source| TensorError::Expr { operation, source })?;
-    let accesses = vec![Access::labels(&[0, 2]), Access::labels(&[0, 1])];
-    let einsum = Einsum { labels, rank: 2, accesses, join, monoid: Monoid::Sum, dtype: DType::I64 };
-    Ok(Tensor::from_einsum(operation, einsum, &[ids, ids]).add(pad as i64))
+fn positions(ids: &Tensor, pad: usize) -> Tensor {
+    let tokens = ids.ne(pad as i64).to(DType::I64);
+    tokens.cumsum(1).mul(tokens).add(pad as i64)
 }
