@@ -130,12 +130,10 @@ fn check(name: &str) {
         }
     }
     let limit = Bytes(one_device.0 * 2 / 3);
-    for devices in [3, 5] {
-        let options = Options { memory: Some(limit), ..Options::default() };
-        let what = format!("{name} on {devices} in {limit}");
-        let compiled = outputs(&folder, &expected, "logits", &session(devices, options), WITHIN, &what);
-        assert!(compiled.plan().peak_memory() <= limit, "{what}: {}", compiled.plan().peak_memory());
-    }
+    let what = format!("{name} on 3 in {limit}");
+    let little = session(3, Options { memory: Some(limit), ..Options::default() });
+    let compiled = outputs(&folder, &expected, "logits", &little, WITHIN, &what);
+    assert!(compiled.plan().peak_memory() <= limit, "{what}: {}", compiled.plan().peak_memory());
     if !expected["hidden"].is_null() {
         let heads = folder.config.architecture().family().heads();
         let base = heads.into_iter().find(|h| h.0 == Head::None).map(|h| h.1);
