@@ -24,7 +24,7 @@ use crate::dense::Dense;
 use crate::graph::{Graph, TensorId, TensorType};
 use crate::monoid::{Form, Monoid};
 use crate::op::Op;
-use crate::region::{Region, strides};
+use crate::region::{Region, offset, strides};
 
 /// A box of an operand.
 #[derive(Clone, Debug)]
@@ -150,8 +150,7 @@ pub fn block(
 /// The id that stands at a point of some ids, if it names one of `rows`.
 pub(crate) fn checked_id(ids: &Operand, point: &[usize], operation: &str, rows: usize) -> Result<usize, EvalError> {
     let steps = strides(&ids.region.shape());
-    let at = point.iter().zip(&ids.region.0).zip(&steps).map(|((&i, r), step)| (i - r.lo) * step).sum();
-    let id = ids.data.scalar(at).to_i64();
+    let id = ids.data.scalar(offset(point, &ids.region, &steps)).to_i64();
     let named = usize::try_from(id).ok().filter(|&id| id < rows);
     named.ok_or_else(|| EvalError::Index { operation: operation.into(), id, rows })
 }

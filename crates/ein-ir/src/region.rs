@@ -163,6 +163,11 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
+/// Where a point lies among the elements of a region stored with these strides.
+pub fn offset(point: &[usize], region: &Region, strides: &[usize]) -> usize {
+    point.iter().zip(&region.0).zip(strides).map(|((p, i), stride)| (p - i.lo) * stride).sum()
+}
+
 /// The points of a region in row-major order.
 pub fn points(region: &Region) -> impl Iterator<Item = Vec<usize>> + use<> {
     let (origin, shape) = (region.origin(), region.shape());

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::Monoid;
 use crate::reference::{Column, EvalError, Operand, checked_id};
-use crate::region::{Region, points, strides};
+use crate::region::{Region, offset, points, strides};
 use crate::scalar::Scalar;
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
 
@@ -131,8 +131,8 @@ impl Definition for Gather {
             if id < rows.lo || id >= rows.hi {
                 continue;
             }
-            let index = point[..self.axis].iter().chain([&id]).chain(&point[id_axes.end..]);
-            let at = index.zip(&table.region.0).zip(&steps).map(|((&i, r), step)| (i - r.lo) * step).sum();
+            let index: Vec<usize> = [&point[..self.axis], &[id], &point[id_axes.end..]].concat();
+            let at = offset(&index, &table.region, &steps);
             column.set(n, table.data.scalar(at));
         }
         Ok(vec![column])

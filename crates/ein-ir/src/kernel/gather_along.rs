@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::Monoid;
 use crate::reference::{Column, EvalError, Operand, checked_id};
-use crate::region::{Region, points, strides};
+use crate::region::{Region, offset, points, strides};
 use crate::scalar::Scalar;
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
 
@@ -96,7 +96,7 @@ impl Definition for GatherAlong {
                 continue;
             }
             point[self.axis] = id;
-            let at = point.iter().zip(&table.region.0).zip(&steps).map(|((&i, r), step)| (i - r.lo) * step).sum();
+            let at = offset(&point, &table.region, &steps);
             column.set(n, table.data.scalar(at));
         }
         Ok(vec![column])

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::Monoid;
 use crate::reference::{Column, EvalError, Operand};
-use crate::region::{Region, points, strides};
+use crate::region::{Region, offset, points, strides};
 use crate::scalar::{self, Scalar};
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
 
@@ -137,10 +137,7 @@ impl Definition for Scan {
         let mut starts = labels.clone();
         starts.0[self.axis].hi = starts.0[self.axis].lo + 1;
         for point in points(&starts) {
-            let at = |region: &Region, steps: &[usize]| -> usize {
-                point.iter().zip(&region.0).zip(steps).map(|((&i, r), step)| (i - r.lo) * step).sum()
-            };
-            let (read, write) = (at(&x.region, &from), at(labels, &to));
+            let (read, write) = (offset(&point, &x.region, &from), offset(&point, labels, &to));
             let elements = (0..extent).map(|i| x.data.scalar(read + i * from[self.axis]));
             for (i, value) in running(self.function, self.dtype, elements).enumerate() {
                 column.set(write + i * to[self.axis], value);

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::Monoid;
 use crate::reference::{Column, EvalError, Operand, checked_id, identity, plain};
-use crate::region::{Region, points, strides};
+use crate::region::{Region, offset, points, strides};
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
 
 /// The monoids of scatters, in the order of their settings; the first is the default.
@@ -129,7 +129,38 @@ impl Definition for Scatter {
     }
 
     fn block(&self, labels: &Region, operands: &[Option<Operand>], idle: bool) -> Result<Vec<Column>, EvalError> {
-        let rank = self.source.len();
+        let scattered = Scattered {
+            operation: Self::NAME,
+            axis: self.axis,
+            rows: self.rows,
+            monoid: self.monoid,
+            dtype: self.dtype,
+        };
+        let axis = self.axis;
+        scattered.block(labels, operands, idle, |point| &point[axis..=axis])
+    }
+}
+
+/// What scatters of slices and of single elements have in common.
+pub(super) struct Scattered {
+    pub operation: &'static str,
+    pub axis: usize,
+    pub rows: usize,
+    pub monoid: Monoid,
+    pub dtype: DType,
+}
+
+impl Scattered {
+    /// Folds the elements of operand 0, in their order, into the rows that operand 1 names; `id` says where, for the
+    /// point of an element, its id stands.
+    pub(super) fn block(
+        &self,
+        labels: &Region,
+        operands: &[Option<Operand>],
+        idle: bool,
+        id: impl Fn(&[usize]) -> &[usize],
+    ) -> Result<Vec<Column>, EvalError> {
+        let rank = labels.rank() - 1;
         let out = Region(labels.0[..rank].to_vec());
         let mut column = Column::full(identity(self.monoid, "value", self.dtype), out.volume());
         if idle {
@@ -141,16 +172,13 @@ impl Definition for Scatter {
         read.0[self.axis] = labels.0[rank];
         let (from, to) = (strides(&source.region.shape()), strides(&out.shape()));
         for mut point in points(&read) {
-            let id = checked_id(ids, &point[self.axis..=self.axis], Self::NAME, self.rows)?;
-            if id < out.0[self.axis].lo || id >= out.0[self.axis].hi {
+            let row = checked_id(ids, id(&point), self.operation, self.rows)?;
+            if row < out.0[self.axis].lo || row >= out.0[self.axis].hi {
                 continue;
             }
-            let at = |point: &[usize], region: &Region, steps: &[usize]| -> usize {
-                point.iter().zip(&region.0).zip(steps).map(|((&i, r), step)| (i - r.lo) * step).sum()
-            };
-            let value = source.data.scalar(at(&point, &source.region, &from));
-            point[self.axis] = id;
-            let n = at(&point, &out, &to);
+            let value = source.data.scalar(offset(&point, &source.region, &from));
+            point[self.axis] = row;
+            let n = offset(&point, &out, &to);
             column.set(n, plain(self.monoid, column.get(n), value, self.dtype));
         }
         Ok(vec![column])

@@ -1,13 +1,13 @@
 //! Elements folded into the places that indices along one axis name.
 
 use super::gather_along::along_fault;
-use super::scatter::{fold_fault, fold_settings, read_fold};
+use super::scatter::{Scattered, fold_fault, fold_settings, read_fold};
 use super::{Definition, Setting, Settings, Signature};
 use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::Monoid;
-use crate::reference::{Column, EvalError, Operand, checked_id, identity, plain};
-use crate::region::{Region, points, strides};
+use crate::reference::{Column, EvalError, Operand};
+use crate::region::Region;
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
 
 /// `out[i…] = fold of the x[j…] whose j is i but for the axis, where ids[j…] = i`: `torch.scatter_reduce` to an identity.
@@ -96,30 +96,13 @@ impl Definition for ScatterAlong {
     }
 
     fn block(&self, labels: &Region, operands: &[Option<Operand>], idle: bool) -> Result<Vec<Column>, EvalError> {
-        let rank = self.source.len();
-        let out = Region(labels.0[..rank].to_vec());
-        let mut column = Column::full(identity(self.monoid, "value", self.dtype), out.volume());
-        if idle {
-            return Ok(vec![column]);
-        }
-        let given: Vec<&Operand> = operands.iter().flatten().collect();
-        let (source, ids) = (given[0], given[1]);
-        let mut read = out.clone();
-        read.0[self.axis] = labels.0[rank];
-        let (from, to) = (strides(&source.region.shape()), strides(&out.shape()));
-        for mut point in points(&read) {
-            let id = checked_id(ids, &point, Self::NAME, self.rows)?;
-            if id < out.0[self.axis].lo || id >= out.0[self.axis].hi {
-                continue;
-            }
-            let at = |point: &[usize], region: &Region, steps: &[usize]| -> usize {
-                point.iter().zip(&region.0).zip(steps).map(|((&i, r), step)| (i - r.lo) * step).sum()
-            };
-            let value = source.data.scalar(at(&point, &source.region, &from));
-            point[self.axis] = id;
-            let n = at(&point, &out, &to);
-            column.set(n, plain(self.monoid, column.get(n), value, self.dtype));
-        }
-        Ok(vec![column])
+        let scattered = Scattered {
+            operation: Self::NAME,
+            axis: self.axis,
+            rows: self.rows,
+            monoid: self.monoid,
+            dtype: self.dtype,
+        };
+        scattered.block(labels, operands, idle, |point| point)
     }
 }

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::{Monoid, Top};
 use crate::reference::{Column, EvalError, Operand};
-use crate::region::{Interval, Region, points, strides};
+use crate::region::{Interval, Region, offset, points, strides};
 use crate::scalar::Scalar;
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
 
@@ -95,7 +95,7 @@ impl Definition for TopK {
             let steps = strides(&x.region.shape());
             let n: Interval = labels.0[rank];
             for (row, point) in points(&rows).enumerate() {
-                let start: usize = point.iter().zip(&x.region.0).zip(&steps).map(|((&i, r), s)| (i - r.lo) * s).sum();
+                let start = offset(&point, &x.region, &steps);
                 let element = |i: usize| (x.data.scalar(start + i - x.region.0[rank].lo), i as i64);
                 let mut all: Vec<(Scalar, i64)> = (n.lo..n.hi).map(element).collect();
                 all.sort_by(|a, b| self.top.order(*a, *b));

@@ -5,7 +5,7 @@ use crate::cpu::fold::{Fold, Number};
 use crate::cpu::piece::{Elements, Piece};
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Monoid;
-use ein_ir::region::{Region, strides};
+use ein_ir::region::{Region, offset, points, strides};
 
 /// What kernels compute in: `f32`, `f64` and, for integers and bools, `i64`.
 pub(super) trait Value: Number + Default {
@@ -68,8 +68,7 @@ pub(super) fn runs(piece: &Region, part: &Region) -> Vec<usize> {
     if let Some(last) = starts.0.last_mut() {
         last.hi = last.hi.min(last.lo + 1);
     }
-    let at = |point: Vec<usize>| point.iter().zip(&piece.0).zip(&steps).map(|((p, r), s)| (p - r.lo) * s).sum();
-    ein_ir::region::points(&starts).map(at).collect()
+    points(&starts).map(|point| offset(&point, piece, &steps)).collect()
 }
 
 /// The elements of a box of a piece, row-major.

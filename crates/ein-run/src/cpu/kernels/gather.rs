@@ -6,7 +6,7 @@ use super::ids::Ids;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::kernel::Gather;
-use ein_ir::region::{Interval, Region, points, strides};
+use ein_ir::region::{Interval, Region, offset, points, strides};
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather(g: &Gather, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -36,7 +36,7 @@ pub(crate) fn gather(g: &Gather, call: &Call<'_>, result: &mut PieceMut<'_>) -> 
     let run = slice.0.last().map_or(1, |i| i.len()) * size;
     let mut to = out.chunks_exact_mut(slice_bytes);
     for first in points(&lead) {
-        let base: usize = first.iter().zip(&region.0).zip(&steps).map(|((p, r), s)| (p - r.lo) * s).sum();
+        let base = offset(&first, &region, &steps);
         for token in points(&tokens) {
             let row = ids.at(&token)?;
             let to = to.next().expect("a slice of the result for every id");

@@ -5,7 +5,7 @@ use super::ids::Ids;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::kernel::GatherAlong;
-use ein_ir::region::{Region, points, strides};
+use ein_ir::region::{Region, offset, points, strides};
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather_along(g: &GatherAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -31,7 +31,7 @@ pub(crate) fn gather_along(g: &GatherAlong, call: &Call<'_>, result: &mut PieceM
             continue;
         }
         point[g.axis] = row;
-        let at: usize = point.iter().zip(&region.0).zip(&steps).map(|((p, r), s)| (p - r.lo) * s).sum();
+        let at = offset(&point, region, &steps);
         to.copy_from_slice(&bytes[at * size..][..size]);
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::ScatterAlong;
-use ein_ir::region::{Region, points, strides};
+use ein_ir::region::{Region, offset, points, strides};
 
 /// The places of the block, from its part of the elements in their order.
 pub(crate) fn scatter_along(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -36,7 +36,7 @@ fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>)
                 continue;
             }
             point[s.axis] = row;
-            let at: usize = point.iter().zip(&out.0).zip(&steps).map(|((p, r), s)| (p - r.lo) * s).sum();
+            let at = offset(&point, &out, &steps);
             acc[at] = T::one(fold, acc[at], value);
         }
     }
