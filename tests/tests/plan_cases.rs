@@ -5,6 +5,7 @@ use ein_ir::dtype::DType;
 use ein_ir::graph::Graph;
 use ein_ir::reference::run;
 use ein_ir::region::{Interval, Region};
+use ein_ir::spec::Role;
 use ein_plan::choice::{Block, Choice, Decomposition, Home};
 use ein_plan::exchanges::exchanges;
 use ein_plan::explain::explain;
@@ -23,7 +24,7 @@ use ein_tests::computed::once;
 use ein_tests::plans::{computes, cpus, graph, lowered, moved, named, searched};
 use ein_tests::same::difference;
 use ein_tests::small;
-use einsummable::{Tensor, trace};
+use einsummable::{Along, Tensor, trace};
 
 /// A5: every size on every number of devices, cut and put together.
 #[test]
@@ -177,6 +178,42 @@ fn b11_fused_projections_by_heads() {
     let tasks = lowered(&graph, &choice, &cpus(2));
     computes(&graph, &tasks, 0.0, "in halves");
     assert_eq!(moved(&tasks), 2 * 2 * 4, "{}", print(&tasks));
+}
+
+/// D3: a long axis is scanned in parts, on all devices, and only carries cross.
+#[test]
+fn d3_cumulative_sums_along_a_cut_axis() {
+    const LENGTH: usize = 2310;
+    let x = Tensor::input("x", [LENGTH], DType::I64);
+    let along = |reverse, exclusive| x.cumsum_along(0, Along { reverse, exclusive });
+    for (reverse, exclusive) in [(false, false), (true, false), (false, true), (true, true)] {
+        let graph = trace(&[("y", &along(reverse, exclusive))]).expect("it fits").graph;
+        for devices in 1..=8 {
+            // Every row is cut along its first label that may be.
+            let first = |id| {
+                let spec = graph.spec(id)?;
+                let label = spec.labels.iter().find(|l| l.role != Role::Whole && l.extent >= devices)?;
+                Some((graph.node(id).name.clone(), label.name.clone()))
+            };
+            let cuts: Vec<(String, String)> = graph.ids().filter_map(first).collect();
+            let cuts: Vec<(&str, &str)> = cuts.iter().map(|(row, label)| (row.as_str(), label.as_str())).collect();
+            let mut choice = by_label(&graph, devices, &cuts);
+            let x = named(&graph, "x");
+            choice.homes.insert(x, held(&graph, x, 0, devices));
+            let what = format!("reverse {reverse}, exclusive {exclusive}, on {devices}");
+            let tasks = lowered(&graph, &choice, &cpus(devices));
+            computes(&graph, &tasks, 0.0, &what);
+            let scanned = |d: u16| {
+                let own =
+                    tasks.tasks.iter().filter(|t| t.device == DeviceId(d) && matches!(t.verb, Verb::Kernel { .. }));
+                own.map(|t| t.value.region.volume()).sum::<usize>()
+            };
+            assert!((0..devices as u16).all(|d| scanned(d) >= LENGTH / devices), "{what}: {}", print(&tasks));
+            // A strip may begin inside a part; nothing near the whole crosses, unless the strips are read backwards.
+            let bytes = moved(&tasks);
+            assert!(reverse || bytes < (LENGTH * 8 / 2) as u64, "{what}: {bytes} bytes\n{}", print(&tasks));
+        }
+    }
 }
 
 /// E5: of three products the cheapest order is taken: 200 thousand multiplications, not 20 million.
