@@ -31,12 +31,13 @@ impl SyntheticWeights {
         Self { seed }
     }
 
-    /// A region of a tensor. Vectors are near 1, as norms are; matrices have a variance of one over the length
-    /// of a row, so that activations keep their size.
+    /// A region of a tensor. Vectors are near 1, as norms are; matrices, and kernels of convolutions, have a variance of
+    /// one over the elements of a row, so that activations keep their size.
     pub fn region(&self, name: &str, ty: &TensorType, region: &Region) -> Dense {
         let key = name.bytes().fold(self.seed ^ 0xcbf2_9ce4_8422_2325, |h, b| mix(h ^ u64::from(b)));
         let norm = ty.shape.len() < 2;
-        let scale = (3.0 / ty.shape.last().copied().unwrap_or(1).max(1) as f64).sqrt();
+        let row: usize = ty.shape.iter().skip(1).product();
+        let scale = (3.0 / row.max(1) as f64).sqrt();
         let strides = strides(&ty.shape);
         let mut values = Vec::with_capacity(region.volume());
         let mut point = region.origin();

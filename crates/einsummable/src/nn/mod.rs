@@ -1,17 +1,36 @@
 //! Modules with `PyTorch`'s names and parameter names.
 
 mod activation;
+mod channel_norm;
 mod container;
+mod conv;
 mod embedding;
 mod linear;
 mod norm;
+mod pool;
+mod recurrent;
 pub mod rotary;
+mod shape;
 
 pub use activation::{Activation, GELU, ReLU, SiLU};
+pub use channel_norm::{
+    BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LocalResponseNorm,
+};
 pub use container::{ModuleList, Sequential};
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use embedding::Embedding;
 pub use linear::Linear;
 pub use norm::{LayerNorm, RMSNorm};
+pub use pool::{
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d,
+    AvgPool1d, AvgPool2d, AvgPool3d, LPPool1d, LPPool2d, LPPool3d, MaxPool1d, MaxPool2d, MaxPool3d,
+};
+pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, RecurrentOptions};
+pub use shape::{
+    ChannelShuffle, CircularPad1d, CircularPad2d, CircularPad3d, Dropout, Flatten, Fold, Identity, PixelShuffle,
+    PixelUnshuffle, ReflectionPad1d, ReflectionPad2d, ReflectionPad3d, ReplicationPad1d, ReplicationPad2d,
+    ReplicationPad3d, Unflatten, Unfold, Upsample, ZeroPad1d, ZeroPad2d, ZeroPad3d,
+};
 
 use crate::tensor::Tensor;
 use ein_ir::dtype::DType;

@@ -5,6 +5,7 @@ mod configs;
 mod folders;
 mod losses;
 mod models;
+mod networks;
 mod ops;
 mod random;
 mod rules;
