@@ -178,6 +178,11 @@ pub(crate) fn quantum(rule: &Rule) -> usize {
     }
 }
 
+/// Parts of a label that could each be a block.
+fn units(spec: &Spec, label: usize) -> usize {
+    spec.labels[label].extent.div_ceil(quantum(&spec.labels[label].rule))
+}
+
 /// `extent` in `parts` runs as equal as multiples of `quantum` allow, larger ones first.
 pub fn even(extent: usize, quantum: usize, parts: usize) -> Vec<Interval> {
     let units = extent.div_ceil(quantum);
@@ -195,10 +200,14 @@ pub fn even(extent: usize, quantum: usize, parts: usize) -> Vec<Interval> {
 
 /// All grids of `count` devices: factors over labels and repetition, in every order of the devices' digits.
 fn grids(spec: &Spec, count: usize, repeat: bool, found: &mut Found) {
-    let labels: Vec<usize> = (0..spec.labels.len())
-        .filter(|&l| is_cuttable(spec.labels[l].role))
-        .filter(|&l| spec.labels[l].extent.div_ceil(quantum(&spec.labels[l].rule)) > 1)
-        .collect();
+    let labels: Vec<usize> =
+        (0..spec.labels.len()).filter(|&l| is_cuttable(spec.labels[l].role)).filter(|&l| units(spec, l) > 1).collect();
+    // Blocks that differ in the taps of a window read nearly the same, and leave partials: not where other labels
+    // make as many blocks.
+    let taps = |l: usize| spec.labels[l].role == Role::Window && l >= spec.rank;
+    let others: Vec<usize> = labels.iter().copied().filter(|&l| !taps(l)).collect();
+    let enough = others.iter().map(|&l| units(spec, l)).fold(1, usize::saturating_mul) >= count;
+    let labels = if enough { others } else { labels };
     let slots = labels.len() + usize::from(repeat);
     for factors in factorisations(count, slots) {
         let mut options: Vec<Vec<AxisCut>> = Vec::new();
