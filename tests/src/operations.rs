@@ -20,6 +20,7 @@ pub mod loss;
 pub mod norm;
 pub mod order;
 pub mod pool;
+pub mod products;
 pub mod random;
 pub mod rearrange;
 pub mod reduce;
@@ -79,6 +80,7 @@ pub fn families() -> Vec<(&'static str, Vec<Operation>)> {
         ("norm", norm::rows()),
         ("order", order::rows()),
         ("pool", pool::rows()),
+        ("products", products::rows()),
         ("random", random::rows()),
         ("rearrange", rearrange::rows()),
         ("reduce", reduce::rows()),

@@ -20,6 +20,7 @@ pub mod loss;
 pub mod norm;
 pub mod order;
 pub mod pool;
+pub mod products;
 pub mod rearrange;
 pub mod reduce;
 pub mod shape;
@@ -73,6 +74,7 @@ pub fn families() -> Vec<(&'static str, Apply)> {
         ("norm", norm::apply),
         ("order", order::apply),
         ("pool", pool::apply),
+        ("products", products::apply),
         ("rearrange", rearrange::apply),
         ("reduce", reduce::apply),
         ("shape", shape::apply),

@@ -154,6 +154,7 @@ families!(
     norm,
     order,
     pool,
+    products,
     random,
     rearrange,
     reduce,

@@ -112,6 +112,7 @@ families!(
     norm,
     order,
     pool,
+    products,
     rearrange,
     reduce,
     shape,

@@ -80,3 +80,16 @@ ROWS = [
     twice("ij,ij->", integers(2, 3)),
     twice("ij,kj->ik", integers(2, 3)),
 ]
+ROWS += [
+    contraction("...i->i", integers(2, 3, 4), variant="an ellipsis that is summed"),
+    contraction("ij...,jk->ik", integers(2, 3, 2), integers(3, 2, seed=1), variant="an ellipsis of one operand that is summed"),
+    contraction("ij->", integers(2, 3, dtype="i32"), variant="a sum of i32 gives i64"),
+    contraction("ij->j", tensor([[True, False], [True, True]], "bool"), variant="a sum of bools gives i64"),
+    contraction("ii->i", tensor([[True, False], [True, False]], "bool"), variant="a diagonal of bools"),
+    contraction("iij->ji", integers(3, 3, 2, dtype="i32"), variant="a diagonal, turned, of i32"),
+    contraction("ij,ij->ij", integers(1, 3), integers(2, 1, seed=1), variant="axes of one in both"),
+    contraction("ij,jk,kl->il", integers(1, 1), integers(3, 1, seed=1), integers(4, 2, seed=2), variant="axes of one in a chain"),
+    contraction("ij,ij->", integers(1, 3), integers(4, 3, seed=1), variant="an axis of one that is summed"),
+    contraction("a,b,c,d,e,f,g,h,i,j,k->", *[integers(2, seed=n) for n in range(11)], variant="eleven operands"),
+    contraction("ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am", *[integers(2, 2, seed=n, least=-1, most=2) for n in range(12)], variant="a chain of twelve"),
+]

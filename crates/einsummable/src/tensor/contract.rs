@@ -1,16 +1,19 @@
 //! Contractions: `matmul` with `PyTorch`'s rank rules, and `einsum`.
 
-use super::map::broadcast;
+mod order;
+
+use super::map::{broadcast, written};
 use super::{Tensor, TensorError};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::Expr;
 use ein_ir::monoid::Monoid;
-use std::collections::{BTreeMap, BTreeSet};
+use order::{Axes, cheapest};
+use std::collections::BTreeMap;
 
 /// The sum of products of `operands`, whose axes are the given labels; the first `rank` labels are the
 /// result's axes. An axis of extent 1 is repeated along a longer label.
-fn contraction(
+pub(crate) fn contraction(
     method: &'static str,
     labels: Vec<Label>,
     rank: usize,
@@ -32,7 +35,7 @@ fn contraction(
 }
 
 /// The one numeric type of all operands.
-fn one_type(method: &'static str, operands: &[&Tensor]) -> Result<DType, TensorError> {
+pub(crate) fn one_type(method: &'static str, operands: &[&Tensor]) -> Result<DType, TensorError> {
     let mut dtypes = Vec::new();
     for t in operands {
         dtypes.push(t.ty()?.dtype);
@@ -49,71 +52,65 @@ fn one_type(method: &'static str, operands: &[&Tensor]) -> Result<DType, TensorE
     Ok(first)
 }
 
+/// The matrix product by `torch.matmul`'s rules.
+pub(crate) fn product(method: &'static str, left: &Tensor, right: &Tensor) -> Result<Tensor, TensorError> {
+    one_type(method, &[left, right])?;
+    let (a, b) = (left.shape(), right.shape());
+    let wrong = |reason: String| TensorError::Shape { operation: method, shapes: vec![a.to_vec(), b.to_vec()], reason };
+    if a.is_empty() || b.is_empty() {
+        return Err(wrong("both need an axis; multiply numbers with `*`".into()));
+    }
+    let k = a[a.len() - 1];
+    let contracted = b[b.len().saturating_sub(2)];
+    if k != contracted {
+        let axis = if b.len() == 1 { -1 } else { -2 };
+        return Err(wrong(format!("axis -1 of the first is {k} long, axis {axis} of the second {contracted}")));
+    }
+    let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
+    let batch = broadcast(method, &[batch_a, batch_b])?;
+    let mut labels: Vec<Label> = batch.iter().enumerate().map(|(n, &e)| Label::new(format!("b{n}"), e)).collect();
+    let aligned = |own: usize| (batch.len() - own..batch.len()).collect::<Vec<_>>();
+    let (mut rows, mut columns) = (aligned(batch_a.len()), aligned(batch_b.len()));
+    if a.len() > 1 {
+        rows.push(labels.len());
+        labels.push(Label::new("m", a[a.len() - 2]));
+    }
+    let column = (b.len() > 1).then(|| {
+        labels.push(Label::new("n", b[b.len() - 1]));
+        labels.len() - 1
+    });
+    let rank = labels.len();
+    rows.push(rank);
+    columns.push(rank);
+    columns.extend(column);
+    labels.push(Label::new("k", k));
+    contraction(method, labels, rank, &[(left, rows), (right, columns)])
+}
+
 impl Tensor {
     /// The matrix product, by `torch.matmul`'s rules: vectors are rows at the left and columns at the right
     /// and their axis goes, axes before the last two broadcast.
     pub fn matmul(&self, other: &Tensor) -> Tensor {
-        Tensor::attempt(|| {
-            one_type("matmul", &[self, other])?;
-            let (a, b) = (self.shape(), other.shape());
-            let wrong = |reason: String| TensorError::Shape {
-                operation: "matmul",
-                shapes: vec![a.to_vec(), b.to_vec()],
-                reason,
-            };
-            if a.is_empty() || b.is_empty() {
-                return Err(wrong("both need an axis; multiply numbers with `*`".into()));
-            }
-            let k = a[a.len() - 1];
-            let contracted = b[b.len().saturating_sub(2)];
-            if k != contracted {
-                let axis = if b.len() == 1 { -1 } else { -2 };
-                return Err(wrong(format!("axis -1 of the first is {k} long, axis {axis} of the second {contracted}")));
-            }
-            let (batch_a, batch_b) = (&a[..a.len().saturating_sub(2)], &b[..b.len().saturating_sub(2)]);
-            let batch = broadcast("matmul", &[batch_a, batch_b])?;
-            let mut labels: Vec<Label> =
-                batch.iter().enumerate().map(|(n, &e)| Label::new(format!("b{n}"), e)).collect();
-            let aligned = |own: usize| (batch.len() - own..batch.len()).collect::<Vec<_>>();
-            let (mut left, mut right) = (aligned(batch_a.len()), aligned(batch_b.len()));
-            if a.len() > 1 {
-                left.push(labels.len());
-                labels.push(Label::new("m", a[a.len() - 2]));
-            }
-            let column = (b.len() > 1).then(|| {
-                labels.push(Label::new("n", b[b.len() - 1]));
-                labels.len() - 1
-            });
-            let rank = labels.len();
-            left.push(rank);
-            right.push(rank);
-            right.extend(column);
-            labels.push(Label::new("k", k));
-            contraction("matmul", labels, rank, &[(self, left), (other, right)])
-        })
+        Tensor::attempt(|| product("matmul", self, other))
     }
 
     /// `torch.einsum`: letters name axes, `...` stands for any number of axes that broadcast, and without
-    /// `->` the result has the letters that occur once, in alphabetic order. Products of more than two
-    /// operands are done in the order that costs the fewest multiplications.
+    /// `->` the result has `...` and the letters that occur once, in alphabetic order. What is not in the result is
+    /// summed. An axis of extent 1 is repeated along a longer one of its letter. Products of more than two operands
+    /// are done in the order that costs the fewest multiplications. Sums of one operand's integers give `I64`.
     pub fn einsum(spec: &str, operands: &[&Tensor]) -> Tensor {
         Tensor::attempt(|| {
             if operands.is_empty() {
                 return Err(TensorError::Einsum { spec: spec.into(), reason: "no operand is given".into() });
             }
-            one_type("einsum", operands)?;
-            let parsed = Notation::parse(spec, operands)?;
-            if operands.len() > MOST_OPERANDS {
-                let reason = format!("{} operands; at most {MOST_OPERANDS} are put in order", operands.len());
-                return Err(TensorError::Einsum { spec: spec.into(), reason });
+            if let [one] = operands {
+                return Notation::parse(spec, operands)?.alone(one);
             }
-            parsed.contract(operands)
+            one_type("einsum", operands)?;
+            Notation::parse(spec, operands)?.contract(operands)
         })
     }
 }
-
-/// Orders are found by trying every pair of sets of operands: 3^n of them.
-const MOST_OPERANDS: usize = 10;
 
 /// An axis of an einsum string: a letter, or an axis under `...` counted from the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +124,9 @@ struct Notation {
     output: Vec<Axis>,
     extents: BTreeMap<Axis, usize>,
 }
+
+/// A tensor whose axes are known.
+type Part = (Tensor, Vec<Axis>);
 
 impl Notation {
     fn parse(spec: &str, operands: &[&Tensor]) -> Result<Self, TensorError> {
@@ -150,7 +150,14 @@ impl Notation {
                 .filter(|&u| u == 0 || term.contains("..."))
                 .ok_or_else(|| bad(format!("operand {n} has shape {shape:?}, but `{term}` names {letters} axes")))?;
             let axes = axes(term, under).map_err(bad)?;
-            for (&axis, &extent) in axes.iter().zip(shape) {
+            for (at, (&axis, &extent)) in axes.iter().zip(shape).enumerate() {
+                let before = axes[..at].iter().position(|a| *a == axis).map(|first| shape[first]);
+                if let Some(before) = before.filter(|&b| b != extent) {
+                    let what = describe(axis);
+                    return Err(bad(format!(
+                        "{what} is {before} and {extent} long in operand {n}, of which it is the diagonal"
+                    )));
+                }
                 let known = extents.entry(axis).or_insert(extent);
                 if *known == 1 {
                     *known = extent;
@@ -181,77 +188,95 @@ impl Notation {
                 return Err(bad(format!("{} of the output is in no operand", describe(*axis))));
             }
         }
-        if let Some(axis) = extents.keys().find(|a| matches!(a, Axis::Under(_)) && !output.contains(a)) {
-            return Err(bad(format!("the output must contain `...`, or {} would be summed", describe(*axis))));
-        }
         Ok(Self { inputs, output, extents })
+    }
+
+    /// One operand's diagonals and permutations, which any type has, and sums.
+    fn alone(&self, tensor: &Tensor) -> Result<Tensor, TensorError> {
+        let axes = &self.inputs[0];
+        let kept = |a: &Axis| self.output.contains(a);
+        // Two steps, as a diagonal has its operand's type and a sum a type of its own.
+        let mut distinct = Vec::new();
+        for &axis in axes {
+            if !distinct.contains(&axis) {
+                distinct.push(axis);
+            }
+        }
+        let mut value = tensor.clone();
+        if distinct.len() < axes.len() {
+            let shape: Vec<usize> = distinct.iter().map(|a| self.extents[a]).collect();
+            let position = |a: &Axis| distinct.iter().position(|d| d == a).expect("collected");
+            let access = Access { axes: axes.iter().map(position).map(Affine::label).collect() };
+            value = written("einsum", &shape, vec![access], &[tensor], |_, x| x[0])?;
+        }
+        let summed: Vec<i64> = (0..distinct.len()).filter(|&n| !kept(&distinct[n])).map(|n| n as i64).collect();
+        if !summed.is_empty() {
+            value = value.sum(&summed, false);
+        }
+        let left: Vec<Axis> = distinct.into_iter().filter(kept).collect();
+        let at = |a: &Axis| left.iter().position(|l| l == a).expect("it is kept") as i64;
+        Ok(value.permute(&self.output.iter().map(at).collect::<Vec<_>>()))
     }
 
     /// Contracts pairs in the cheapest order.
     fn contract(&self, operands: &[&Tensor]) -> Result<Tensor, TensorError> {
-        let mut parts: Vec<(Tensor, Vec<Axis>)> = Vec::new();
-        for (n, (&tensor, axes)) in operands.iter().zip(&self.inputs).enumerate() {
-            // What no other operand and not the output has is summed first, alone.
-            let others = |a: &&Axis| {
-                self.output.contains(a) || self.inputs.iter().enumerate().any(|(m, o)| m != n && o.contains(a))
-            };
-            let mut kept: Vec<Axis> = Vec::new();
-            for axis in axes.iter().filter(others) {
-                if !kept.contains(axis) {
-                    kept.push(*axis);
-                }
-            }
-            if operands.len() > 1 && kept != *axes {
-                parts.push((self.join(&kept, &[(tensor, axes)])?, kept));
-            } else {
-                parts.push((tensor.clone(), axes.clone()));
-            }
+        let mut parts: Vec<Option<Part>> = Vec::new();
+        for (n, &tensor) in operands.iter().enumerate() {
+            parts.push(Some(self.prepared(n, tensor)?));
         }
-        if parts.len() == 1 {
-            let (tensor, axes) = &parts[0];
-            return self.join(&self.output, &[(tensor, axes)]);
-        }
-        let sets: Vec<BTreeSet<Axis>> = parts.iter().map(|p| p.1.iter().copied().collect()).collect();
-        let order = Order::best(&sets, &self.output.iter().copied().collect(), &self.extents);
-        self.follow(&order, (1 << parts.len()) - 1, &parts).map(|p| p.0)
-    }
-
-    /// The product of the operands in `set`, by the order found.
-    fn follow(
-        &self,
-        order: &Order,
-        set: usize,
-        parts: &[(Tensor, Vec<Axis>)],
-    ) -> Result<(Tensor, Vec<Axis>), TensorError> {
-        if set.is_power_of_two() {
-            return Ok(parts[set.trailing_zeros() as usize].clone());
-        }
-        let (a, b) = order.pairs[set];
-        let (left, right) = (self.follow(order, a, parts)?, self.follow(order, b, parts)?);
-        let axes: Vec<Axis> = if set + 1 == 1 << parts.len() {
-            self.output.clone()
-        } else {
+        let all: Vec<Axis> = self.extents.keys().copied().collect();
+        let bit = |a: &Axis| 1 << all.iter().position(|x| x == a).expect("every axis is known");
+        let bits = |axes: &[Axis]| axes.iter().map(bit).fold(0, |set, b: Axes| set | b);
+        let sets: Vec<Axes> = parts.iter().flatten().map(|p| bits(&p.1)).collect();
+        let extents: Vec<usize> = all.iter().map(|a| self.extents[a]).collect();
+        let pairs = cheapest(&sets, bits(&self.output), &extents);
+        let last = pairs.len() - 1;
+        for (n, &(a, b)) in pairs.iter().enumerate() {
+            let (left, right) = (parts[a].take().expect("used once"), parts[b].take().expect("used once"));
             let mut axes: Vec<Axis> = Vec::new();
-            for axis in left.1.iter().chain(&right.1) {
-                if order.kept[set].contains(axis) && !axes.contains(axis) {
-                    axes.push(*axis);
+            if n == last {
+                axes.clone_from(&self.output);
+            } else {
+                let needed = |a: &Axis| self.output.contains(a) || parts.iter().flatten().any(|p| p.1.contains(a));
+                for axis in left.1.iter().chain(&right.1).filter(|a| needed(a)) {
+                    if !axes.contains(axis) {
+                        axes.push(*axis);
+                    }
                 }
             }
-            axes
-        };
-        let tensor = self.join(&axes, &[(&left.0, &left.1), (&right.0, &right.1)])?;
-        Ok((tensor, axes))
+            let tensor = self.join(&axes, &[(&left.0, &left.1), (&right.0, &right.1)])?;
+            parts.push(Some((tensor, axes)));
+        }
+        Ok(parts.pop().flatten().expect("the last product").0)
     }
 
-    /// One contraction to `output`; a mere renaming of axes is a view.
-    fn join(&self, output: &[Axis], operands: &[(&Tensor, &Vec<Axis>)]) -> Result<Tensor, TensorError> {
-        if let [(tensor, axes)] = operands
-            && axes.len() == output.len()
-            && output.iter().all(|a| axes.contains(a))
-        {
-            let at = |a: &Axis| axes.iter().position(|x| x == a).expect("contained") as i64;
-            return Ok(tensor.permute(&output.iter().map(at).collect::<Vec<_>>()));
+    /// An operand without what only it has, which is summed first, and without axes of extent 1 that others have
+    /// longer.
+    fn prepared(&self, n: usize, tensor: &Tensor) -> Result<Part, TensorError> {
+        let axes = &self.inputs[n];
+        let repeated: Vec<usize> = (0..axes.len()).filter(|&a| tensor.shape()[a] != self.extents[&axes[a]]).collect();
+        let axes: Vec<Axis> = (0..axes.len()).filter(|a| !repeated.contains(a)).map(|a| axes[a]).collect();
+        let tensor = if repeated.is_empty() {
+            tensor.clone()
+        } else {
+            tensor.squeeze(&repeated.iter().map(|&a| a as i64).collect::<Vec<_>>())
+        };
+        let others =
+            |a: &&Axis| self.output.contains(a) || self.inputs.iter().enumerate().any(|(m, o)| m != n && o.contains(a));
+        let mut kept: Vec<Axis> = Vec::new();
+        for axis in axes.iter().filter(others) {
+            if !kept.contains(axis) {
+                kept.push(*axis);
+            }
         }
+        if kept == axes {
+            return Ok((tensor, axes));
+        }
+        Ok((self.join(&kept, &[(&tensor, &axes)])?, kept))
+    }
+
+    /// One contraction to `output`.
+    fn join(&self, output: &[Axis], operands: &[(&Tensor, &Vec<Axis>)]) -> Result<Tensor, TensorError> {
         let mut order = output.to_vec();
         for axis in operands.iter().flat_map(|o| o.1) {
             if !order.contains(axis) {
@@ -300,51 +325,5 @@ fn describe(axis: Axis) -> String {
     match axis {
         Axis::Letter(c) => format!("letter `{c}`"),
         Axis::Under(n) => format!("axis -{} under `...`", n.0 + 1),
-    }
-}
-
-/// For every set of operands, as bits, the two sets whose contraction gives it most cheaply.
-struct Order {
-    pairs: Vec<(usize, usize)>,
-    kept: Vec<BTreeSet<Axis>>,
-}
-
-impl Order {
-    fn best(sets: &[BTreeSet<Axis>], output: &BTreeSet<Axis>, extents: &BTreeMap<Axis, usize>) -> Self {
-        let all = 1 << sets.len();
-        let union = |bits: usize| -> BTreeSet<Axis> {
-            (0..sets.len()).filter(|n| bits >> n & 1 == 1).flat_map(|n| sets[n].iter().copied()).collect()
-        };
-        // What a set's product keeps: axes of its own that the output or an operand outside has.
-        let kept: Vec<BTreeSet<Axis>> = (0..all)
-            .map(|bits| {
-                let outside = union(all - 1 - bits);
-                union(bits).into_iter().filter(|a| output.contains(a) || outside.contains(a)).collect()
-            })
-            .collect();
-        let mut cost = vec![0.0_f64; all];
-        let mut pairs = vec![(0, 0); all];
-        for bits in 1..all {
-            if bits.count_ones() < 2 {
-                continue;
-            }
-            let mut best = f64::INFINITY;
-            let mut a = (bits - 1) & bits;
-            while a > 0 {
-                let b = bits ^ a;
-                // Each pair once: the side with the lowest operand comes first.
-                if a & (bits & bits.wrapping_neg()) != 0 {
-                    let space: f64 = kept[a].union(&kept[b]).map(|x| extents[x] as f64).product();
-                    let total = cost[a] + cost[b] + space;
-                    if total < best {
-                        best = total;
-                        pairs[bits] = (a, b);
-                    }
-                }
-                a = (a - 1) & bits;
-            }
-            cost[bits] = best;
-        }
-        Self { pairs, kept }
     }
 }

@@ -45,6 +45,7 @@ mod operators;
 pub mod pad;
 mod parts;
 pub mod pool;
+pub mod products;
 pub mod promote;
 pub mod random;
 pub mod reduce;

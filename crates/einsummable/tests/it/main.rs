@@ -7,6 +7,7 @@ mod losses;
 mod models;
 mod networks;
 mod ops;
+mod products;
 mod random;
 mod rules;
 mod sessions;
