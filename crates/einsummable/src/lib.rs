@@ -3,6 +3,11 @@
 //! Write a model with [`Tensor`] and [`nn`], or open a Hugging Face folder with [`models`]; a session plans it
 //! for a machine and runs it.
 
+// What the README shows is compiled and run.
+#[doc = include_str!("../../../README.md")]
+#[cfg(doctest)]
+struct Readme;
+
 pub mod embed;
 mod expression;
 pub mod generate;
