@@ -12,6 +12,9 @@ pub mod machine_file;
 #[cfg(test)]
 mod machine_tests;
 pub mod memory;
+pub mod pending;
+#[cfg(test)]
+mod pending_tests;
 pub mod presets;
 pub mod price;
 mod quantity;

@@ -2,6 +2,7 @@
 
 use crate::machine::DeviceId;
 use crate::memory::ALIGN;
+use crate::pending::{PendingFault, check_pending};
 use crate::task::{OpRow, Task, TaskGraph, TaskId, Value, Verb};
 use ein_ir::dtype::DType;
 use ein_ir::graph::TensorType;
@@ -100,6 +101,9 @@ pub enum Fault {
     /// An operation of the wrong kind.
     #[error("operation {0} is not of the kind that the verb does")]
     Kind(usize),
+    /// A partial is read where the finished value belongs, or not folded as it must be.
+    #[error(transparent)]
+    Pending(#[from] PendingFault),
     /// A kernel may finish only what holds all that is folded.
     #[error("finishes a block that lacks part of a folded label")]
     Unfinished,
@@ -132,13 +136,14 @@ pub enum Fault {
 }
 
 /// Checks everything that can be checked without running: rows look back, devices see only their own memory,
-/// every region and form is what the verb leaves, moves have two halves and cannot wait for each other,
-/// outputs leave exactly once, and memory is reused only after its last reader.
+/// every region and form is what the verb leaves, moves have two halves and cannot wait for each other, every partial
+/// is folded once before it is read, outputs leave exactly once, and memory is reused only after its last reader.
 pub fn verify(graph: &TaskGraph) -> Result<(), VerifyError> {
     for (id, task) in graph.rows() {
         check_task(graph, id, task).map_err(|fault| at(graph, id, fault))?;
     }
     check_moves(graph)?;
+    check_pending(graph).map_err(|(id, fault)| at(graph, id, fault.into()))?;
     check_outputs(graph)?;
     check_rendezvous(graph)?;
     check_memory(graph)
