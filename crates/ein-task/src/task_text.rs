@@ -24,7 +24,7 @@ use ein_ir::region::{Interval, Region};
 use std::fmt::Write;
 
 /// Names that a field can have.
-const FIELDS: [&str; 7] = ["value", "max", "sum", "acc", "count", "mean", "m2"];
+const FIELDS: [&str; 8] = ["value", "max", "sum", "acc", "count", "mean", "m2", "index"];
 
 /// A text that is not a task graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -461,6 +461,7 @@ t7 d2 paste reads t4 t6 -> [0:1,0:4] f32 of 1
 t8 d2 view op0 inputs 0 1 reads t7 t6 -> [] f32 of 1
 t9 d2 view op0 inputs -> [0:1] f32 of 1
 t10 d2 output o0 reads t7 -> [0:1,0:4] nothing of 1
+t11 d2 fold top.2.largest.indices.f32 pending reads t9 -> [0:2] {value:f32(0);index:i64(0)} of 1
 "#;
         let graph = parse(text, &ops()).expect("it is right");
         assert_eq!(print(&graph), text);
