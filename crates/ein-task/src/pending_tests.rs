@@ -141,7 +141,8 @@ t = top(x) k 1
 /// Devices, tensors, and the partials of `a` (t4, t5) and `b` (t6, t7) on devices 0 and 1; t8 is that of `a` from 1 on 0.
 fn two(rows: &str, output: &str) -> String {
     let names = ["a", "b", "z", "s", "c", "v", "w", "p", "j", "mean", "t"];
-    let listed: String = names.iter().enumerate().map(|(n, name)| format!("op {n} \"{name}\"\n")).collect();
+    let listed: Vec<String> = names.iter().enumerate().map(|(n, name)| format!("op {n} \"{name}\"\n")).collect();
+    let listed = listed.concat();
     let head = format!(
         "devices 2\nexternal 0 input \"x\" f32[2]\nexternal 1 input \"y\" f32[2]\n{listed}{output}label 0 \"it\"\n\
          t0 d0 feed x0 -> [0:1] f32 of 0\n\
