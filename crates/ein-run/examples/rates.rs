@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Build, integers};
+use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Einsum, Label};
 use ein_ir::expr::{Binary, Expr, Unary};
@@ -11,25 +12,30 @@ use ein_ir::graph::TensorType;
 use ein_ir::kernel::{Attention, Kernel};
 use ein_ir::monoid::Monoid;
 use ein_ir::op::{InputKind, Op};
-use ein_ir::region::Region;
 use ein_run::Executor;
 use std::collections::BTreeMap;
 
-/// Runs an operation whole, a few times, and prints its best rate.
+/// Runs an operation of operands of one type, whole, a few times, and prints its best rate.
 fn measure(name: &str, op: Op, dtype: DType, shapes: &[&[usize]], unit: &str, amount: f64) {
-    let types: Vec<TensorType> = shapes.iter().map(|s| TensorType::new(dtype, *s)).collect();
-    let spec = op.spec(&vec![dtype; shapes.len()]).expect("it computes");
+    let operands: Vec<Dense> = shapes.iter().enumerate().map(|(n, s)| integers(dtype, s, n as u64)).collect();
+    measure_on(name, op, &operands, unit, amount);
+}
+
+/// Runs an operation whole, a few times, and prints its best rate.
+fn measure_on(name: &str, op: Op, operands: &[Dense], unit: &str, amount: f64) {
+    let types: Vec<TensorType> = operands.iter().map(Dense::ty).collect();
+    let spec = op.spec(&types.iter().map(|t| t.dtype).collect::<Vec<_>>()).expect("it computes");
     let shape = spec.result_region(&spec.space()).shape();
     let mut b = Build::new(1);
-    let inputs: Vec<usize> =
-        (0..shapes.len()).map(|n| b.external(&format!("x{n}"), InputKind::Input, dtype, shapes[n])).collect();
+    let external =
+        |b: &mut Build, (n, t): (usize, &TensorType)| b.external(&format!("x{n}"), InputKind::Input, t.dtype, &t.shape);
+    let inputs: Vec<usize> = types.iter().enumerate().map(|t| external(&mut b, t)).collect();
     let row = b.op(name, op, &types, TensorType::new(spec.dtype, shape.clone()));
-    let feeds: Vec<_> = inputs.iter().map(|&n| b.feed(0, n, Region::whole(shapes[n]))).collect();
+    let feeds: Vec<_> = inputs.iter().zip(&types).map(|(&n, t)| b.feed(0, n, t.whole())).collect();
     let done = b.kernel(0, row, spec.space(), true, &feeds);
     b.output("y", spec.dtype, &shape, &[done]);
     let mut executor = Executor::new(b.finish(), &BTreeMap::new()).expect("well formed");
-    let given: BTreeMap<_, _> =
-        (0..shapes.len()).map(|n| (format!("x{n}"), integers(dtype, shapes[n], n as u64))).collect();
+    let given: BTreeMap<_, _> = operands.iter().enumerate().map(|(n, x)| (format!("x{n}"), x.clone())).collect();
     let best = (0..30)
         .map(|_| {
             let run = executor.run(&given).expect("it runs");
@@ -58,6 +64,24 @@ fn map(name: &str, join: Expr, operands: usize, fold: Option<Monoid>) {
     };
     let shapes: Vec<&[usize]> = vec![&[64, 4096]; operands];
     measure(name, Op::Einsum(e), DType::F32, &shapes, "Gelem/s", (rows * columns) as f64);
+}
+
+/// An operation as it is written, of `x` and perhaps `w` or ids below `rows`.
+fn written(line: &str, inputs: &str, rows: i64, unit: &str, amount: f64) {
+    let graph = ein_ir::text::parse(&format!("{inputs}\ny = {line}\nreturn y\n")).unwrap_or_else(|e| panic!("{e}"));
+    let node = graph.node(graph.find("y").expect("it is there"));
+    let operand = |(n, &id): (usize, &ein_ir::graph::TensorId)| {
+        let ty = graph.ty(id);
+        if n > 0 && rows > 0 {
+            let next = |i: usize| ((i as i64).wrapping_mul(0x5851_f42d_4c95_7f2d) >> 20).rem_euclid(rows);
+            return Dense::i64(ty.shape.clone(), (0..ty.elements()).map(next).collect());
+        }
+        let value = |i: usize| ((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / 8_388_608.0 - 1.0;
+        Dense::from_f64(ty.dtype, ty.shape.clone(), &(0..ty.elements()).map(value).collect::<Vec<_>>())
+    };
+    let operands: Vec<Dense> = node.inputs.iter().enumerate().map(operand).collect();
+    let name = line.split(" sum ").next().unwrap_or(line);
+    measure_on(name, node.op.clone(), &operands, unit, amount);
 }
 
 fn main() {
@@ -110,4 +134,29 @@ fn main() {
         let shapes: [&[usize]; 3] = [&[1, 8, queries, 64], &[1, 2, keys, 64], &[1, 2, keys, 64]];
         measure(&name, Op::Kernel(Kernel::Attention(a)), DType::F32, &shapes, "GFLOP/s", flops);
     }
+    // Bytes read and written, in GB/s; sorts and scans by element.
+    let square = "x: input f32[1024, 1024]";
+    let mi = 1024.0 * 1024.0;
+    written("gather(x, i)", &format!("{square}\ni: input i64[1024]"), 1024, "GB/s", 8.0 * mi);
+    written("gather_along(x, i) axis 1", &format!("{square}\ni: input i64[1024, 1024]"), 1024, "GB/s", 16.0 * mi);
+    written("scatter(x, i) rows 1024", &format!("{square}\ni: input i64[1024]"), 1024, "GB/s", 8.0 * mi);
+    written(
+        "scatter_along(x, i) rows 1024 axis 1",
+        &format!("{square}\ni: input i64[1024, 1024]"),
+        1024,
+        "GB/s",
+        16.0 * mi,
+    );
+    written("top(x) k 1024", square, 0, "Gelem/s", mi);
+    written("top(x) k 8", square, 0, "Gelem/s", mi);
+    written("top(x) k 1 indices", square, 0, "Gelem/s", mi);
+    written("scan(x) sum axis 1", square, 0, "Gelem/s", mi);
+    written("scan(x) sum", square, 0, "Gelem/s", mi);
+    written("scan(x) logsumexp axis 1", square, 0, "Gelem/s", mi);
+    let image = "x: input f32[1, 64, 58, 58]\nw: param f32[64, 64, 3, 3]";
+    let taps = "einsum f32 (n: 1, o: 64, y: 56, x: 56 | c: 64, i: 3, j: 3) sum x[n, c, y + i, x + j] * w[o, c, i, j]";
+    written(taps, image, 0, "GFLOP/s", 2.0 * 56.0 * 56.0 * 64.0 * 64.0 * 9.0);
+    let packed = "q: input f32[1, 8, 1024, 64]\nk: input f32[1, 2, 1024, 64]\nv: input f32[1, 2, 1024, 64]";
+    written("attention(q, k, v) causal", packed, 0, "GFLOP/s", 2.0 * 8.0 * mi * 64.0);
+    written("attention(q, k, v) causal window 128", packed, 0, "GFLOP/s", 4.0 * 8.0 * 1024.0 * 128.0 * 64.0);
 }
