@@ -1,14 +1,25 @@
 //! Elements of a tensor, each by an index along one axis.
 
 use super::Call;
-use super::ids::Ids;
+use super::ids::{Ids, lines};
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
+use bytemuck::{Pod, cast_slice};
 use ein_ir::kernel::GatherAlong;
 use ein_ir::region::{Region, offset, points, strides};
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather_along(g: &GatherAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
+    match result.dtype(0).bytes() {
+        1 => typed::<u8>(g, call, result),
+        2 => typed::<u16>(g, call, result),
+        4 => typed::<u32>(g, call, result),
+        _ => typed::<u64>(g, call, result),
+    }
+}
+
+/// By the size of an element: bits are moved, whatever they mean.
+fn typed<T: Pod>(g: &GatherAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
     let rank = g.ids.len();
     let out = Region(call.labels.0[..rank].to_vec());
     let rows = call.labels.0[rank];
@@ -16,23 +27,29 @@ pub(crate) fn gather_along(g: &GatherAlong, call: &Call<'_>, result: &mut PieceM
         return Ok(());
     }
     let ids = Ids::new(call.operand(1, &out)?, g.table[g.axis], call.name);
-    let size = result.dtype(0).bytes();
     let mut needs = out.clone();
     needs.0[g.axis] = rows;
     // A part of the axis that has no rows answers nothing, but still refuses ids that are wrong.
     let table = if rows.is_empty() { None } else { Some(call.operand(0, &needs)?) };
     let region = table.map_or(&needs, |t| t.region);
-    let bytes = table.map_or(&[][..], |t| t.bytes(0));
+    let elements: &[T] = table.map_or(&[], |t| cast_slice(t.bytes(0)));
     let steps = strides(&region.shape());
-    for (mut point, to) in points(&out).zip(result.bytes(0).chunks_exact_mut(size)) {
-        let row = ids.at(&point)?;
-        if row < rows.lo || row >= rows.hi {
-            to.fill(0);
-            continue;
+    let (starts, length) = lines(&out);
+    // Along a line the place in the table follows the line, unless the line is the axis.
+    let along = if g.axis + 1 == rank { 0 } else { steps[rank - 1] };
+    for (mut point, to) in points(&starts).zip(result.slice::<T>(0).chunks_exact_mut(length)) {
+        let first = ids.place(&point);
+        point[g.axis] = region.0[g.axis].lo;
+        let base = offset(&point, region, &steps);
+        for (n, to) in to.iter_mut().enumerate() {
+            let row = ids.row(first + n)?;
+            let own = row >= rows.lo && row < rows.hi;
+            *to = if own {
+                elements[base + n * along + (row - region.0[g.axis].lo) * steps[g.axis]]
+            } else {
+                T::zeroed()
+            };
         }
-        point[g.axis] = row;
-        let at = offset(&point, region, &steps);
-        to.copy_from_slice(&bytes[at * size..][..size]);
     }
     Ok(())
 }

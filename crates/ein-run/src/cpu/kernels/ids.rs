@@ -2,13 +2,13 @@
 
 use crate::cpu::piece::{Elements, Piece};
 use crate::error::Cause;
-use ein_ir::region::strides;
+use ein_ir::region::{Region, offset, strides};
 
 /// Ids, each of which must name one of some rows.
 pub(super) struct Ids<'a> {
     elements: Elements<'a>,
     steps: Vec<usize>,
-    origin: Vec<usize>,
+    region: &'a Region,
     rows: usize,
     name: &'a str,
 }
@@ -16,17 +16,26 @@ pub(super) struct Ids<'a> {
 impl<'a> Ids<'a> {
     /// The ids that a piece holds.
     pub(super) fn new(piece: Piece<'a>, rows: usize, name: &'a str) -> Self {
-        let (steps, origin) = (strides(&piece.region.shape()), piece.region.origin());
-        Self { elements: piece.elements(0), steps, origin, rows, name }
+        let steps = strides(&piece.region.shape());
+        Self { elements: piece.elements(0), steps, region: piece.region, rows, name }
+    }
+
+    /// Where the id of a point stands; those along the last axis follow it.
+    pub(super) fn place(&self, point: &[usize]) -> usize {
+        offset(point, self.region, &self.steps)
     }
 
     /// The row that the id at a point names.
     pub(super) fn at(&self, point: &[usize]) -> Result<usize, Cause> {
-        let at: usize = point.iter().zip(&self.origin).zip(&self.steps).map(|((p, o), s)| (p - o) * s).sum();
+        self.row(self.place(point))
+    }
+
+    /// The row that the id at a place names.
+    pub(super) fn row(&self, place: usize) -> Result<usize, Cause> {
         let id = match self.elements {
-            Elements::I64(v) => v[at],
-            Elements::I32(v) => i64::from(v[at]),
-            Elements::U8(v) => i64::from(v[at]),
+            Elements::I64(v) => v[place],
+            Elements::I32(v) => i64::from(v[place]),
+            Elements::U8(v) => i64::from(v[place]),
             Elements::F64(_) | Elements::F32(_) | Elements::BF16(_) | Elements::F16(_) => {
                 return Err(Cause::malformed(format!("the ids of `{}` are floats", self.name)));
             }
@@ -34,4 +43,13 @@ impl<'a> Ids<'a> {
         let row = usize::try_from(id).ok().filter(|&row| row < self.rows);
         row.ok_or_else(|| Cause::Id { operation: self.name.to_owned(), id, rows: self.rows })
     }
+}
+
+/// The points where the lines along the last axis of a box begin, and how long these are; the box is not empty.
+pub(super) fn lines(part: &Region) -> (Region, usize) {
+    let mut starts = part.clone();
+    let Some(last) = starts.0.last_mut() else { return (starts, 1) };
+    let length = last.len();
+    last.hi = last.lo + 1;
+    (starts, length)
 }

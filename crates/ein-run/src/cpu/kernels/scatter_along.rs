@@ -2,7 +2,7 @@
 
 use super::Call;
 use super::block::{Value, fold_of, values};
-use super::ids::Ids;
+use super::ids::{Ids, lines};
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
@@ -30,14 +30,20 @@ fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>)
         let source: Vec<T> = values(call.operand(0, &needs)?, &needs);
         let ids = Ids::new(call.operand(1, &needs)?, s.rows, call.name);
         let steps = strides(&out.shape());
-        for (mut point, value) in points(&needs).zip(source) {
-            let row = ids.at(&point)?;
-            if row < rows.lo || row >= rows.hi {
-                continue;
+        let (starts, length) = lines(&needs);
+        // Along a line the place in the result follows the line, unless the line is the axis.
+        let along = if s.axis + 1 == rank { 0 } else { steps[rank - 1] };
+        for (mut point, values) in points(&starts).zip(source.chunks_exact(length)) {
+            let first = ids.place(&point);
+            point[s.axis] = rows.lo;
+            let base = offset(&point, &out, &steps);
+            for (n, &value) in values.iter().enumerate() {
+                let row = ids.row(first + n)?;
+                if row >= rows.lo && row < rows.hi {
+                    let at = base + n * along + (row - rows.lo) * steps[s.axis];
+                    acc[at] = T::one(fold, acc[at], value);
+                }
             }
-            point[s.axis] = row;
-            let at = offset(&point, &out, &steps);
-            acc[at] = T::one(fold, acc[at], value);
         }
     }
     T::write(&acc, result.dtype(0), result.bytes(0), 0);
