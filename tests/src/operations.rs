@@ -300,12 +300,13 @@ impl Draw {
     }
 
     /// How far a sum of products of the elements drawn so far may be off: sums of small integers are exact
-    /// in any order, except where a partial is rounded to 16 bits.
+    /// in any order, except where a partial is rounded to 16 bits. The terms may be far larger than their sum.
     pub fn sums(&self, dtype: DType) -> f64 {
         match dtype {
             DType::I64 | DType::I32 | DType::U8 | DType::Bool => 0.0,
             DType::F64 | DType::F32 if self.exact => 0.0,
-            DType::F64 | DType::F32 | DType::BF16 | DType::F16 => rounded(dtype),
+            DType::F64 | DType::F32 => 2.0 * rounded(dtype),
+            DType::BF16 | DType::F16 => 8.0 * rounded(dtype),
         }
     }
 }

@@ -47,7 +47,9 @@ impl Letters {
 /// One of some strings, over operands that fit it; some axes are 1 long and repeated.
 fn strings(d: &mut Draw, specs: &[&str], ones: bool) -> Drawn {
     let spec = d.rng.pick(specs);
-    let dtype = d.number();
+    let several = spec.matches(',').count() > 1;
+    // Products of products are rounded in between: of 16 bits little would be left to compare.
+    let dtype = if several { d.number().accumulator() } else { d.number() };
     let mut letters = Letters::default();
     let left = spec.split("->").next().expect("a left side");
     let under = [d.some().min(3), d.some().min(3)];
@@ -70,7 +72,7 @@ fn strings(d: &mut Draw, specs: &[&str], ones: bool) -> Drawn {
         }
         operands.push(d.input(&shape, dtype));
     }
-    let within = d.sums(dtype);
+    let within = if several { 8.0 } else { 1.0 } * d.sums(dtype);
     Drawn::within(Tensor::einsum(spec, &operands.iter().collect::<Vec<_>>()), within)
 }
 
@@ -94,11 +96,11 @@ fn ellipsis(d: &mut Draw) -> Drawn {
 
 fn repeated_operand(d: &mut Draw) -> Drawn {
     let (m, n) = (d.extent(), d.extent());
-    let dtype = d.number();
+    let dtype = d.number().accumulator();
     let x = d.input(&[m, n], dtype);
     let spec = d.rng.pick(&["ij,ij->", "ij,kj->ik", "ij,ij->j", "ij,il,ij->jl"]);
     let operands = vec![&x; spec.matches(',').count() + 1];
-    let within = d.sums(dtype);
+    let within = 8.0 * d.sums(dtype);
     Drawn::within(Tensor::einsum(spec, &operands), within)
 }
 
