@@ -402,23 +402,49 @@ impl Maker {
         }
         let apply = |e: &mut Expr, function, row| e.unary(function, row).expect("a function of the type");
         if self.exact || !dtype.is_float() {
-            let functions = [Unary::Neg, Unary::Abs, if dtype.is_float() { Unary::Floor } else { Unary::Abs }];
-            return (apply(e, self.rng.pick(&functions), row), sized(dtype, bound));
+            let functions: &[Unary] = if dtype.is_float() {
+                &[Unary::Neg, Unary::Abs, Unary::Floor, Unary::Ceil, Unary::Round, Unary::Trunc]
+            } else {
+                &[Unary::Neg, Unary::Abs]
+            };
+            return (apply(e, self.rng.pick(functions), row), sized(dtype, bound));
         }
         match self.rng.range(0, 9) {
             0 => (apply(e, Unary::Neg, row), bound),
             1 if bound <= 3.0 => (apply(e, Unary::Exp, row), bound.exp()),
-            2 => (apply(e, Unary::Sin, row), 1.0),
-            3 => (apply(e, Unary::Cos, row), 1.0),
-            4 => (apply(e, Unary::Tanh, row), 1.0),
-            5 => (apply(e, Unary::Erf, row), 1.0),
-            6 => (apply(e, Unary::Sigmoid, row), 1.0),
+            2..=6 => {
+                // Smooth, and not above 2 anywhere.
+                (
+                    apply(
+                        e,
+                        self.rng.pick(&[
+                            Unary::Atan,
+                            Unary::Cos,
+                            Unary::Erf,
+                            Unary::Erfc,
+                            Unary::Sigmoid,
+                            Unary::Sin,
+                            Unary::Tanh,
+                        ]),
+                        row,
+                    ),
+                    2.0,
+                )
+            }
             7..=9 => {
                 // Of 1 + |x|, where these are smooth.
                 let size = apply(e, Unary::Abs, row);
                 let one = e.float(1.0, dtype);
                 let more = e.binary(Binary::Add, size, one).expect("two floats");
-                let function = self.rng.pick(&[Unary::Log, Unary::Sqrt, Unary::Rsqrt]);
+                let function = self.rng.pick(&[
+                    Unary::Asinh,
+                    Unary::Log,
+                    Unary::Log1p,
+                    Unary::Log2,
+                    Unary::Log10,
+                    Unary::Rsqrt,
+                    Unary::Sqrt,
+                ]);
                 (apply(e, function, more), (bound + 1.0).max(1.0))
             }
             _ => (row, bound),
@@ -437,7 +463,12 @@ impl Maker {
             // By a constant that is not 0: exact for integers, and for floats that are.
             7 if self.exact || !dtype.is_float() => {
                 let divisor = e.constant(Literal::Int(self.rng.range(1, 4) as i64), dtype);
-                let function = if dtype.is_float() { Binary::Rem } else { self.rng.pick(&[Binary::Div, Binary::Rem]) };
+                let functions: &[Binary] = if dtype.is_float() {
+                    &[Binary::Rem, Binary::Fmod]
+                } else {
+                    &[Binary::Div, Binary::Rem, Binary::Fmod, Binary::BitAnd, Binary::Shr]
+                };
+                let function = self.rng.pick(functions);
                 let part = apply(e, function, a.0, divisor);
                 (apply(e, Binary::Max, part, b.0), a.1.max(b.1).max(4.0))
             }

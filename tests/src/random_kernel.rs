@@ -207,7 +207,7 @@ impl Maker {
             inputs.push(self.given(Dense::from_f64(dtype, mask.clone(), &values), f64::INFINITY));
         }
         let causal = self.rng.one_in(2);
-        let packed = (queries == keys && self.rng.one_in(2)).then(|| {
+        let packed = (queries == keys && !self.rng.one_in(3)).then(|| {
             let n = self.rng.range(1, 3);
             let mut offsets: Vec<i64> = (0..n).map(|_| self.rng.range(0, keys) as i64).collect();
             offsets[0] = 0;

@@ -119,7 +119,7 @@ families!(
 );
 
 /// Operations that `PyTorch` has no vectors of, with the reason.
-const NO_VECTOR: [(&str, &str); 9] = [
+const NO_VECTOR: [(&str, &str); 12] = [
     ("rand", RANDOM),
     ("rand_like", RANDOM),
     ("uniform", RANDOM),
@@ -127,6 +127,9 @@ const NO_VECTOR: [(&str, &str); 9] = [
     ("randn_like", RANDOM),
     ("normal", RANDOM),
     ("randint", RANDOM),
+    ("exponential", RANDOM),
+    ("randperm", RANDOM),
+    ("multinomial", RANDOM),
     ("bernoulli", RANDOM),
     ("dropout", RANDOM),
 ];

@@ -315,6 +315,18 @@ pub enum Row {
     Cast(RowId),
 }
 
+impl Row {
+    /// The rows that it names, in order.
+    pub fn arguments(&self) -> Vec<RowId> {
+        match *self {
+            Self::Operand(_) | Self::Const(_) | Self::Index(_) => vec![],
+            Self::Unary(_, a) | Self::Cast(a) => vec![a],
+            Self::Binary(_, a, b) => vec![a, b],
+            Self::Select(c, yes, no) => vec![c, yes, no],
+        }
+    }
+}
+
 /// A typed scalar expression.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Expr {

@@ -9,7 +9,7 @@ pub(crate) fn ending(from: &Expr, value: RowId) -> Expr {
     needed[value] = true;
     for n in (0..=value).rev() {
         if needed[n] {
-            for r in reads(from.rows()[n].0) {
+            for r in from.rows()[n].0.arguments() {
                 needed[r] = true;
             }
         }
@@ -31,14 +31,4 @@ pub(crate) fn ending(from: &Expr, value: RowId) -> Expr {
         at.insert(n, copy);
     }
     to
-}
-
-/// The rows that a row names.
-fn reads(row: Row) -> Vec<RowId> {
-    match row {
-        Row::Operand(_) | Row::Const(_) | Row::Index(_) => vec![],
-        Row::Unary(_, a) | Row::Cast(a) => vec![a],
-        Row::Binary(_, a, b) => vec![a, b],
-        Row::Select(c, a, b) => vec![c, a, b],
-    }
 }

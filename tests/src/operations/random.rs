@@ -30,6 +30,23 @@ fn randint(d: &mut Draw) -> Drawn {
     Drawn::exactly(Tensor::randint(-3, 90, &shape, dtype, seed))
 }
 
+fn randperm(d: &mut Draw) -> Drawn {
+    let n = d.extent();
+    let seed = seed(d);
+    Drawn::exactly(Tensor::randperm(n, seed))
+}
+
+fn multinomial(d: &mut Draw) -> Drawn {
+    let rank = d.rng.range(1, 2);
+    let mut shape = d.shape(rank);
+    shape[rank - 1] = shape[rank - 1].max(2);
+    let dtype = d.float();
+    let seed = seed(d);
+    let weights = d.finite(&shape, dtype).sigmoid();
+    let samples = d.rng.range(1, shape[rank - 1]);
+    Drawn::exactly(weights.multinomial(samples, d.rng.one_in(2), seed))
+}
+
 /// The rows.
 pub fn rows() -> Vec<Operation> {
     vec![
@@ -39,6 +56,12 @@ pub fn rows() -> Vec<Operation> {
         Operation { name: "randint", draw: randint },
         Operation { name: "bernoulli", draw: |d| like(d, |x, seed| x.abs().bernoulli(seed)) },
         Operation { name: "dropout", draw: |d| like(d, |x, seed| x.dropout(0.5, seed)) },
+        Operation {
+            name: "exponential",
+            draw: |d| normal(d, |shape, t, seed| Tensor::exponential(shape, 2.0, t, seed)),
+        },
+        Operation { name: "randperm", draw: randperm },
+        Operation { name: "multinomial", draw: multinomial },
         Operation { name: "randn", draw: |d| normal(d, Tensor::randn) },
         Operation { name: "randn_like", draw: |d| normal(d, |shape, t, seed| Tensor::ones(shape, t).randn_like(seed)) },
         Operation { name: "normal", draw: |d| normal(d, |shape, t, seed| Tensor::normal(shape, 2.0, 0.5, t, seed)) },

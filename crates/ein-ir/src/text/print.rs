@@ -221,11 +221,11 @@ impl Join<'_> {
     fn print(&self) -> (Vec<(RowId, String)>, String) {
         let rows = self.e.join.rows();
         let mut uses = vec![0usize; rows.len()];
-        rows.iter().flat_map(|(r, _)| arguments(r)).for_each(|a| uses[a] += 1);
+        rows.iter().flat_map(|(r, _)| r.arguments()).for_each(|a| uses[a] += 1);
         let mut lets = Vec::new();
         let mut stack: Vec<Inline> = Vec::new();
         for (this, (row, dtype)) in rows.iter().enumerate() {
-            let arguments = arguments(row);
+            let arguments = row.arguments();
             let mut inside: Vec<RowId> =
                 arguments.iter().copied().filter(|a| stack.iter().any(|s| s.row == *a)).collect();
             let on_top = |inside: &[RowId]| {
@@ -303,13 +303,4 @@ impl Join<'_> {
 /// The type of a float literal without one, in an einsum of this type.
 pub(super) fn default_float(einsum: DType) -> DType {
     if einsum.is_float() { einsum } else { DType::F32 }
-}
-
-fn arguments(row: &Row) -> Vec<RowId> {
-    match *row {
-        Row::Operand(_) | Row::Const(_) | Row::Index(_) => vec![],
-        Row::Unary(_, a) | Row::Cast(a) => vec![a],
-        Row::Binary(_, a, b) => vec![a, b],
-        Row::Select(a, b, c) => vec![a, b, c],
-    }
 }

@@ -30,6 +30,20 @@ impl Lane {
         }
     }
 
+    /// Whether values of a type are in lanes of this kind.
+    fn holds(&self, dtype: DType) -> bool {
+        match self {
+            Self::F64(_) => dtype == DType::F64,
+            Self::F32(_) => dtype.is_float() && dtype != DType::F64,
+            Self::Int(_) => !dtype.is_float(),
+        }
+    }
+
+    /// A lane without memory.
+    fn nothing() -> Self {
+        Self::Int(Vec::new())
+    }
+
     fn ints(&self) -> &[i64] {
         match self {
             Self::Int(v) => v,
@@ -59,6 +73,8 @@ struct Segment {
 /// An expression with memory for its rows.
 pub(crate) struct Lanes<'a> {
     rows: Vec<(Row, DType)>,
+    /// Which lane each row's values are in. A lane is used again when the last row that reads it is done.
+    places: Vec<usize>,
     values: Vec<Lane>,
     operands: &'a [Elements<'a>],
     axes: Vec<Axis>,
@@ -79,15 +95,10 @@ impl<'a> Lanes<'a> {
         if axes.is_empty() {
             axes.push(Axis { extent: 1, steps: vec![0; operands.len()], label: None });
         }
-        let mut values: Vec<Lane> = rows.iter().map(|r| Lane::new(r.1)).collect();
-        for (&(row, dtype), lane) in rows.iter().zip(&mut values) {
-            if let Row::Const(value) = row {
-                constant(value, dtype, lane);
-            }
-        }
+        let (places, values) = placed(&rows);
         // The last axis is walked in runs, the others by the odometer.
         let odometer = Odometer::new(axes.iter().map(|a| a.extent).collect());
-        Self { rows, values, operands, axes, odometer, segments: Vec::new(), used: 0, points: 0 }
+        Self { rows, places, values, operands, axes, odometer, segments: Vec::new(), used: 0, points: 0 }
     }
 
     /// Number of points of all axes.
@@ -124,12 +135,17 @@ impl<'a> Lanes<'a> {
     /// Evaluates the block with the operands at `base` and the indices `outer` of labels that are no axis.
     pub(crate) fn evaluate(&mut self, base: &[i64], outer: &[i64]) -> &Lane {
         for row in 0..self.rows.len() {
-            let (done, rest) = self.values.split_at_mut(row);
-            let out = &mut rest[0];
             let (what, dtype) = self.rows[row];
+            if matches!(what, Row::Const(_)) {
+                continue;
+            }
             let n = self.points;
+            let place = self.places[row];
+            let mut lane = std::mem::replace(&mut self.values[place], Lane::nothing());
+            let out = &mut lane;
+            let done = |row: usize| &self.values[self.places[row]];
             match what {
-                Row::Const(_) => {}
+                Row::Const(_) => unreachable!("filled once"),
                 Row::Operand(k) => {
                     let step = self.axes.last().expect("an axis").steps[k];
                     let mut at = 0;
@@ -142,19 +158,20 @@ impl<'a> Lanes<'a> {
                     let Lane::Int(out) = out else { unreachable!("an index is an integer") };
                     indices(&self.axes, &self.segments[..self.used], label, outer, out);
                 }
-                Row::Unary(function, x) => unary(function, &done[x], out, dtype, n),
+                Row::Unary(function, x) => unary(function, done(x), out, dtype, n),
                 Row::Binary(function, a, b) => {
                     let two = match self.rows[b].0 {
                         Row::Const(Literal::Float(bits)) => f64::from_bits(bits) == 2.0,
                         _ => false,
                     };
-                    binary(function, &done[a], &done[b], out, dtype, n, two);
+                    binary(function, done(a), done(b), out, dtype, n, two);
                 }
-                Row::Select(c, yes, no) => select(done[c].ints(), &done[yes], &done[no], out, n),
-                Row::Cast(x) => cast(&done[x], out, dtype, n),
+                Row::Select(c, yes, no) => select(done(c).ints(), done(yes), done(no), out, n),
+                Row::Cast(x) => cast(done(x), out, dtype, n),
             }
+            self.values[place] = lane;
         }
-        self.values.last().expect("an expression has a row")
+        &self.values[*self.places.last().expect("an expression has a row")]
     }
 }
 
@@ -165,6 +182,35 @@ impl Odometer {
         self.skip(here);
         here
     }
+}
+
+/// A lane for every row, constants filled in: equal ones share a lane, and others that are not needed at one time.
+fn placed(rows: &[(Row, DType)]) -> (Vec<usize>, Vec<Lane>) {
+    let mut last_reader: Vec<usize> = (0..rows.len()).collect();
+    for (n, (row, _)) in rows.iter().enumerate() {
+        row.arguments().into_iter().for_each(|a| last_reader[a] = n);
+    }
+    let (mut places, mut lanes): (Vec<usize>, Vec<Lane>) = (Vec::new(), Vec::new());
+    let mut free: Vec<usize> = Vec::new();
+    for (n, &(row, dtype)) in rows.iter().enumerate() {
+        let known = match row {
+            Row::Const(_) => (0..n).find(|&m| rows[m] == (row, dtype)).map(|m| places[m]),
+            _ => free.iter().position(|&l| lanes[l].holds(dtype)).map(|at| free.swap_remove(at)),
+        };
+        places.push(known.unwrap_or_else(|| {
+            lanes.push(Lane::new(dtype));
+            lanes.len() - 1
+        }));
+        if let Row::Const(value) = row {
+            constant(value, dtype, &mut lanes[places[n]]);
+        }
+        let mut read = row.arguments();
+        read.sort_unstable();
+        read.dedup();
+        let over = |&a: &usize| last_reader[a] == n && !matches!(rows[a].0, Row::Const(_));
+        free.extend(read.into_iter().filter(over).map(|a| places[a]));
+    }
+    (places, lanes)
 }
 
 fn constant(value: Literal, dtype: DType, lane: &mut Lane) {

@@ -1,7 +1,7 @@
 //! Scalar expressions written as formulas: `x * (x / 6.0 + 0.5).clamp(0.0, 1.0)`.
 
 use ein_ir::dtype::DType;
-use ein_ir::expr::{Binary, Expr, ExprError, Literal, RowId, Unary};
+use ein_ir::expr::{Binary, Expr, ExprError, Literal, Row, RowId, Unary};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
@@ -55,10 +55,11 @@ impl Formula {
         Value { formula: self, row }
     }
 
-    /// A constant.
+    /// A constant. Equal ones are one row.
     pub(crate) fn constant(&self, value: Literal, dtype: DType) -> Value<'_> {
-        let row = self.expr.borrow_mut().constant(value, dtype);
-        Value { formula: self, row }
+        let mut expr = self.expr.borrow_mut();
+        let known = expr.rows().iter().position(|r| *r == (Row::Const(value), dtype));
+        Value { formula: self, row: known.unwrap_or_else(|| expr.constant(value, dtype)) }
     }
 
     /// A number of any type.

@@ -84,6 +84,17 @@ fn normal<'f>([a, b, c, d]: [Value<'f>; 4], dtype: DType) -> Value<'f> {
     (radius.log() * -2.0).sqrt() * turn.cos()
 }
 
+/// A number of the exponential distribution of rate 1, above 0.
+fn waited([a, b, ..]: [Value<'_>; 4], dtype: DType) -> Value<'_> {
+    let u = if dtype == DType::F64 {
+        (((a << 21_i64) ^ (b >> 11_i64)) + 1_i64).cast(DType::F64) * 0.5f64.powi(53)
+    } else {
+        // Half a step up, so that neither end is reached.
+        ((a >> 8_i64).cast(DType::F32) + 0.5) * 0.5f64.powi(24)
+    };
+    -u.log()
+}
+
 /// A tensor of one draw an element.
 fn drawn(
     method: &'static str,
@@ -208,6 +219,61 @@ impl Tensor {
                 let wide = dtype.accumulator();
                 below_one(w, wide).lt(p[0].cast(wide)).cast(dtype)
             })
+        })
+    }
+
+    /// Numbers of the exponential distribution of this rate: `torch.empty(shape).exponential_(rate)`.
+    pub fn exponential(shape: &[usize], rate: f64, dtype: DType, seed: impl Into<Operand>) -> Tensor {
+        Tensor::attempt(|| {
+            floats("exponential", dtype)?;
+            if rate.is_nan() || rate <= 0.0 {
+                let reason = format!("the rate {rate} is not above 0");
+                return Err(TensorError::Shape { operation: "exponential", shapes: vec![shape.to_vec()], reason });
+            }
+            drawn("exponential", shape, &seed.into(), |w| (waited(w, dtype) / rate).cast(dtype))
+        })
+    }
+
+    /// The numbers below `n` in random order, as `I64`.
+    pub fn randperm(n: usize, seed: impl Into<Operand>) -> Tensor {
+        // Of 63 bits, so that equal ones, which keep their order, hardly occur.
+        Tensor::randint(0, i64::MAX, &[n], DType::I64, seed).argsort(0, false)
+    }
+
+    /// Indices of the last axis, `samples` for each row, drawn by the weights in the row; without `replacement` no
+    /// index twice. A row of one or two axes, as in `PyTorch`. By the exponential race: of waiting times that are
+    /// divided by the weights, the shortest win.
+    pub fn multinomial(&self, samples: usize, replacement: bool, seed: impl Into<Operand>) -> Tensor {
+        Tensor::attempt(|| {
+            let ty = self.ty()?.clone();
+            if !ty.dtype.is_float() {
+                return Err(self.type_error("multinomial", "weights are floats; convert with `.to`"));
+            }
+            let [.., classes] = ty.shape[..] else {
+                return Err(self.shape_error("multinomial", "needs one or two axes".into()));
+            };
+            if ty.shape.len() > 2 {
+                return Err(self.shape_error("multinomial", "needs one or two axes".into()));
+            }
+            if samples == 0 || classes == 0 || !replacement && samples > classes {
+                let reason = format!("{samples} of {classes} indices without replacement; draw from 1 to all of them");
+                return Err(self.shape_error("multinomial", reason));
+            }
+            let wide = ty.dtype.accumulator();
+            // A race for every sample, or one whose first are taken.
+            let races = if replacement { samples } else { 1 };
+            let weights = self.unsqueeze(-2);
+            let mut shape = weights.shape().to_vec();
+            shape[ty.shape.len() - 1] = races;
+            let times = with("multinomial", &shape, &[&weights], &seed.into(), |words, w| {
+                let weight = w[0].cast(wide);
+                // What has no weight never arrives.
+                weight.gt(0.0).select(waited(words, wide) / weight, f64::INFINITY)
+            })?;
+            if replacement {
+                return Ok(times.argmin(Some(-1), false));
+            }
+            Ok(times.squeeze(&[-2]).topk(samples, -1, false).1)
         })
     }
 

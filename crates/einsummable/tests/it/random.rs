@@ -91,6 +91,54 @@ fn integers_truths_and_dropout() {
     assert_eq!(numbers(&c(&[2], &[1.0, -1.5]).dropout(0.0, 1)), [1.0, -1.5]);
 }
 
+#[test]
+fn waiting_times_orders_and_choices() {
+    for dtype in [DType::F64, DType::F32] {
+        let times = numbers(&Tensor::exponential(&[100_000], 2.0, dtype, 12));
+        let (mean, variance) = moments(&times);
+        assert!((mean - 0.5).abs() < 0.01 && (variance - 0.25).abs() < 0.01, "{dtype}: {mean} {variance}");
+        assert!(times.iter().all(|t| *t > 0.0 && t.is_finite()));
+    }
+    let order = numbers(&Tensor::randperm(1000, 13));
+    let mut sorted = order.clone();
+    sorted.sort_by(f64::total_cmp);
+    assert_eq!(sorted, (0..1000).map(f64::from).collect::<Vec<_>>());
+    assert!(order[..500].iter().filter(|v| **v < 500.0).count().abs_diff(250) < 50);
+    // Shares as the weights say, and none of weight 0.
+    let weights = c(&[2, 4], &[1.0, 0.0, 3.0, 4.0, 0.0, 5.0, 5.0, 0.0]);
+    let drawn = numbers(&weights.multinomial(20_000, true, 14));
+    for (row, shares) in [[0.125, 0.0, 0.375, 0.5], [0.0, 0.5, 0.5, 0.0]].iter().enumerate() {
+        for (class, share) in shares.iter().enumerate() {
+            let found = drawn[row * 20_000..(row + 1) * 20_000].iter().filter(|v| **v == class as f64).count();
+            assert!((found as f64 / 20_000.0 - share).abs() < 0.01, "{found} of {class} in row {row}");
+        }
+    }
+    // Without replacement every index is drawn once, and the first as the weights say.
+    let rows = c(&[3], &[1.0, 2.0, 5.0]).expand(&[4000, 3]);
+    let drawn = value(&rows.multinomial(3, false, 15)).to_f64();
+    for row in drawn.chunks(3) {
+        assert_eq!(row.iter().sum::<f64>(), 3.0);
+        assert_ne!(row[0], row[1]);
+    }
+    let firsts = drawn.chunks(3).filter(|row| row[0] == 2.0).count();
+    assert!((firsts as f64 / 4000.0 - 0.625).abs() < 0.03, "{firsts}");
+}
+
+/// Not by a bit, whatever is computed with them: one device's numbers are any number's.
+#[test]
+fn normal_numbers_are_the_same_on_any_devices() {
+    let draw = Tensor::randn(&[37, 5], DType::F32, 21);
+    let run = |devices| {
+        let session = Session::cpu(devices).expect("it ships");
+        let mut compiled = session.compile(&[("draw", &draw)]).expect("it compiles");
+        compiled.run::<String>([]).expect("it runs")["draw"].to_le_bytes()
+    };
+    let one = run(1);
+    for devices in 2..=8 {
+        assert_eq!(run(devices), one, "on {devices}");
+    }
+}
+
 /// Case G1: the numbers of seed 7 in shape (6, 4), against the generator written down in another language; on any number
 /// of devices, with the seed known while planning or given at run time.
 #[test]
@@ -138,6 +186,11 @@ fn mistakes_are_told() {
         "randint of [2]: from 3 below 3 there is no integer, or more than 2^63",
     );
     check(&c(&[2], &[1.0, 2.0]).dropout(1.5, 1), "dropout of [2]: the probability 1.5 is not between 0 and 1");
+    check(&Tensor::exponential(&[2], 0.0, DType::F32, 1), "exponential of [2]: the rate 0 is not above 0");
+    check(
+        &c(&[2], &[1.0, 2.0]).multinomial(3, false, 1),
+        "multinomial of [2]: 3 of 2 indices without replacement; draw from 1 to all of them",
+    );
     let ints = constant(DType::I64, &[2], &[0.0, 1.0]);
     check(&ints.dropout(0.5, 1), "dropout of i64: needs floats; convert with `.to`");
     check(&ints.bernoulli(1), "bernoulli of i64: probabilities are floats; convert with `.to`");

@@ -126,7 +126,7 @@ mod tests {
         // Left first is 200 thousand multiplications, right first 20 million.
         check("ab,bc,cd->ad", &[10, 1000, 10, 1000], &[(0, 1), (3, 2)], 200_000.0);
         check("ab,bc,cd->ad", &[1000, 10, 1000, 10], &[(1, 2), (0, 3)], 200_000.0);
-        check("a,b,ab->", &[50, 60], &[(0, 2), (3, 1)], 3060.0);
+        check("a,b,ab->", &[50, 60], &[(1, 2), (0, 3)], 3050.0);
         check("ab->a", &[2, 3], &[], 0.0);
     }
 
