@@ -1,6 +1,7 @@
 //! Contractions as matrix products: which labels are rows, columns and the inner extent, and which are
 //! looped over.
 
+use super::gathered::{Gathered, gathered};
 use super::gemm::{self, Factor, Matrix, MatrixMut};
 use super::piece::{Elements, Piece, PieceMut};
 use super::strided::{Odometer, Strided};
@@ -18,11 +19,11 @@ const SMALL: usize = 256;
 
 /// One loop: how far it moves the left factor, the right factor and the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Dim {
-    extent: usize,
-    left: i64,
-    right: i64,
-    out: i64,
+pub(super) struct Dim {
+    pub extent: usize,
+    pub left: i64,
+    pub right: i64,
+    pub out: i64,
 }
 
 /// A contraction as products of matrices in nested loops.
@@ -35,6 +36,12 @@ struct Products {
     free: Vec<Dim>,
     /// Loops that add to one result.
     folded: Vec<Dim>,
+}
+
+/// Products in place, or of gathered matrices.
+enum Way {
+    InPlace(Products),
+    Gathered(Gathered),
 }
 
 /// Does a block of an einsum by matrix products, or returns `false` where it is not one.
@@ -62,14 +69,17 @@ pub(crate) fn contract(
         .map(|l| Dim { extent: labels.0[l].len(), left: a.steps[l], right: b.steps[l], out: out.steps[l] })
         .collect();
     let Some(products) = classify(&dims) else { return Ok(false) };
+    let loops: usize = products.free.iter().chain(&products.folded).map(|d| d.extent).product();
+    let size = products.m.extent * products.n.extent * products.k.extent;
+    let way = gathered(&dims, loops, size).map_or(Way::InPlace(products), Way::Gathered);
     left.dtype()?;
     right.dtype()?;
     let (a, b) = ((left.elements(0), &a), (right.elements(0), &b));
     let extents = labels.shape();
     if wide == DType::F64 {
-        multiply::<f64>(&products, &extents, a, b, result, &mut scratch.f64);
+        multiply::<f64>(&way, &extents, a, b, result, &mut scratch.f64);
     } else {
-        multiply::<f32>(&products, &extents, a, b, result, &mut scratch.f32);
+        multiply::<f32>(&way, &extents, a, b, result, &mut scratch.f32);
     }
     Ok(true)
 }
@@ -136,7 +146,7 @@ fn merge(dims: &mut Vec<Dim>) {
 }
 
 /// What products are computed in.
-trait Wide: Factor + Pod {
+pub(super) trait Wide: Factor + Pod {
     const DTYPE: DType;
     fn slice(from: Elements<'_>) -> Option<&[Self]>;
     fn load(from: Elements<'_>, at: usize, out: &mut [Self]);
@@ -186,24 +196,28 @@ fn widened<'a, T: Wide>(
 }
 
 fn multiply<T: Wide>(
-    p: &Products,
+    way: &Way,
     extents: &[usize],
     a: (Elements<'_>, &Strided),
     b: (Elements<'_>, &Strided),
     result: &mut PieceMut<'_>,
     scratch: &mut Vec<Vec<T>>,
 ) {
-    scratch.resize_with(scratch.len().max(3), Vec::new);
-    let [left, right, out, ..] = scratch.as_mut_slice() else { unreachable!("three buffers") };
+    scratch.resize_with(scratch.len().max(5), Vec::new);
+    let [left, right, out, rows, columns, ..] = scratch.as_mut_slice() else { unreachable!("five buffers") };
     let (a, a_base) = widened(a, extents, left);
     let (b, b_base) = widened(b, extents, right);
     let dtype = result.dtype(0);
+    let mut fill = |out: &mut [T]| match way {
+        Way::InPlace(products) => nest(products, (a, a_base), (b, b_base), out),
+        Way::Gathered(products) => products.multiply((a, a_base), (b, b_base), out, [&mut *rows, &mut *columns]),
+    };
     if dtype == T::DTYPE {
-        nest(p, (a, a_base), (b, b_base), result.slice(0));
+        fill(result.slice(0));
     } else {
         out.clear();
         out.resize(result.region.volume(), T::default());
-        nest(p, (a, a_base), (b, b_base), out);
+        fill(out);
         T::store(out, dtype, result.bytes(0));
     }
 }

@@ -7,6 +7,7 @@ mod convert;
 mod double;
 mod einsum;
 mod fold;
+mod gathered;
 mod gemm;
 mod kernels;
 mod lanes;

@@ -73,6 +73,15 @@ impl Odometer {
         &self.at
     }
 
+    /// Goes to the point of this number in row-major order.
+    pub(crate) fn seek(&mut self, number: usize) {
+        let mut rest = number;
+        for (at, &extent) in self.at.iter_mut().zip(&self.extents).rev() {
+            *at = rest % extent;
+            rest /= extent;
+        }
+    }
+
     /// Points left in the last loop, the current one included.
     pub(crate) fn left(&self) -> usize {
         self.extents.last().map_or(1, |e| e - self.at.last().copied().unwrap_or(0))

@@ -104,25 +104,51 @@ fn heads_inside_an_axis() {
 
 #[test]
 fn convolutions() {
-    // out[n, o, y, x] = sum over c, ky, kx of a[n, c, 2 y + ky, x + 2 kx] w[o, c, ky, kx]
-    for dtype in [DType::F32, DType::F64, DType::I32] {
-        let e = Einsum {
-            labels: [("n", 2), ("o", 5), ("y", 4), ("x", 9), ("c", 6), ("ky", 3), ("kx", 2)]
-                .map(|(name, extent)| label(name, extent))
-                .to_vec(),
-            rank: 4,
-            accesses: vec![
-                Access {
-                    axes: vec![Affine::label(0), Affine::label(4), index(&[(2, 2), (5, 1)]), index(&[(3, 1), (6, 2)])],
-                },
-                Access::labels(&[1, 4, 5, 6]),
-            ],
-            join: Expr::product(2, dtype),
-            monoid: Monoid::Sum,
-            dtype,
-        };
-        blocks("convolution", &e, &[(dtype, vec![2, 6, 9, 11]), (dtype, vec![5, 6, 3, 2])], 10);
+    // out[n, o, y, x] = sum over c, ky, kx of a[n, c, 2 y + ky, x + 2 kx] w[o, c, ky, kx], either factor first, with few
+    // output channels and with as many as make it worth to gather windows.
+    for (outputs, dtypes) in
+        [(5, [DType::F32, DType::I32]), (8, [DType::F32, DType::F64]), (9, [DType::BF16, DType::F32])]
+    {
+        for dtype in dtypes {
+            let image = Access {
+                axes: vec![Affine::label(0), Affine::label(4), index(&[(2, 2), (5, 1)]), index(&[(3, 1), (6, 2)])],
+            };
+            let mut e = Einsum {
+                labels: [("n", 2), ("o", outputs), ("y", 4), ("x", 9), ("c", 6), ("ky", 3), ("kx", 2)]
+                    .map(|(name, extent)| label(name, extent))
+                    .to_vec(),
+                rank: 4,
+                accesses: vec![image, Access::labels(&[1, 4, 5, 6])],
+                join: Expr::product(2, dtype),
+                monoid: Monoid::Sum,
+                dtype,
+            };
+            let mut operands = [(dtype, vec![2, 6, 9, 11]), (dtype, vec![outputs, 6, 3, 2])];
+            blocks("convolution", &e, &operands, 10);
+            e.accesses.reverse();
+            operands.reverse();
+            blocks("convolution, weight first", &e, &operands, 6);
+        }
     }
+}
+
+#[test]
+fn transposed_convolutions() {
+    // out[n, o, t, c] = sum over i, j of a[n, i, t - j + 1] w[i, o, 2 j + c]: columns and rows are apart in the result.
+    let dtype = DType::F32;
+    let shifted = Affine { terms: vec![(2, 1), (5, -1)], offset: 1 };
+    let e = Einsum {
+        labels: [("n", 2), ("o", 8), ("t", 9), ("c", 2), ("i", 7), ("j", 2)].map(|(n, e)| label(n, e)).to_vec(),
+        rank: 4,
+        accesses: vec![
+            Access { axes: vec![Affine::label(0), Affine::label(4), shifted] },
+            Access { axes: vec![Affine::label(4), Affine::label(1), index(&[(5, 2), (3, 1)])] },
+        ],
+        join: Expr::product(2, dtype),
+        monoid: Monoid::Sum,
+        dtype,
+    };
+    blocks("transposed convolution", &e, &[(dtype, vec![2, 7, 10]), (dtype, vec![7, 8, 4])], 12);
 }
 
 #[test]
