@@ -1,6 +1,6 @@
 //! Kernels: operations that an einsum cannot say.
 //!
-//! A kernel is one file below this one. Its [`Definition`] says everything that the rest of the system knows of
+//! A kernel is one file below this one. Its `Definition` says everything that the rest of the system knows of
 //! it: operands, how it is written, its join-agg spec, and what it means. The list at the end of this file names
 //! them once; a device has one function for each (`ein-run/src/cpu/kernels.rs`).
 
