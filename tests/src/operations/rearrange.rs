@@ -141,6 +141,15 @@ fn like(d: &mut Draw, f: fn(&mut Draw, &[usize]) -> Vec<usize>, g: fn(&Tensor, &
 pub fn rows() -> Vec<Operation> {
     vec![
         Operation { name: "movedim", draw: |d| view(d, 1, movedim) },
+        Operation { name: "moveaxis", draw: |d| view(d, 1, |d, x| x.moveaxis(&[d.axis(x.dim())], &[d.axis(x.dim())])) },
+        Operation { name: "swapdims", draw: |d| view(d, 1, |d, x| x.swapdims(d.axis(x.dim()), d.axis(x.dim()))) },
+        Operation { name: "adjoint", draw: |d| view(d, 2, |_, x| x.adjoint()) },
+        Operation { name: "view_as", draw: |d| like(d, |_, full| vec![full.iter().product()], Tensor::view_as) },
+        Operation { name: "dstack", draw: |d| stacked(d, Tensor::dstack) },
+        Operation { name: "column_stack", draw: |d| stacked(d, Tensor::column_stack) },
+        Operation { name: "atleast_1d", draw: |d| view(d, 0, |_, x| x.atleast_1d()) },
+        Operation { name: "atleast_2d", draw: |d| view(d, 0, |_, x| x.atleast_2d()) },
+        Operation { name: "atleast_3d", draw: |d| view(d, 0, |_, x| x.atleast_3d()) },
         Operation { name: "swapaxes", draw: |d| view(d, 1, |d, x| x.swapaxes(d.axis(x.dim()), d.axis(x.dim()))) },
         Operation { name: "unflatten", draw: |d| view(d, 1, unflatten) },
         Operation { name: "ravel", draw: |d| view(d, 0, |_, x| x.ravel()) },

@@ -13,6 +13,15 @@ pub fn apply(operation: &str, args: &Args, x: &[Tensor]) -> Option<Vec<Tensor>> 
     };
     Some(vec![match operation {
         "movedim" => x[0].movedim(&args.ints("source"), &args.ints("destination")),
+        "moveaxis" => x[0].moveaxis(&args.ints("source"), &args.ints("destination")),
+        "swapdims" => x[0].swapdims(int("a"), int("b")),
+        "adjoint" => x[0].adjoint(),
+        "view_as" => x[0].view_as(&x[1]),
+        "dstack" => Tensor::dstack(&all),
+        "column_stack" => Tensor::column_stack(&all),
+        "atleast_1d" => x[0].atleast_1d(),
+        "atleast_2d" => x[0].atleast_2d(),
+        "atleast_3d" => x[0].atleast_3d(),
         "swapaxes" => x[0].swapaxes(int("a"), int("b")),
         "unflatten" => x[0].unflatten(int("axis"), &args.ints("sizes")),
         "ravel" => x[0].ravel(),

@@ -111,6 +111,17 @@ for count in (1, 2, 4, 7, 9):
 exact("chunk", "of nothing", lambda x, chunks, axis: torch.chunk(x, chunks, axis), reals(0, 2), chunks=3, axis=0)
 exact("chunk", "an inner axis", lambda x, chunks, axis: torch.chunk(x, chunks, axis), reals(2, 5, 2), chunks=3, axis=-2)
 rows("unbind", lambda x, axis: torch.unbind(x, axis), ("the last axis", EDGES, dict(axis=-1)), ("one", reals(1), dict(axis=0)))
+rows("moveaxis", lambda x, source, destination: torch.moveaxis(x, tuple(source), tuple(destination)), ("one", reals(2, 3, 4), dict(source=[1], destination=[-1])))
+rows("swapdims", lambda x, a, b: torch.swapdims(x, a, b), ("two", reals(2, 3, 4), dict(a=0, b=-1)))
+rows("adjoint", torch.adjoint, ("batched", reals(2, 3, 4), {}))
+rows("view_as", lambda x, other: x.view_as(other), ("another", (reals(2, 6), reals(3, 2, 2)), {}))
+for rank in range(4):
+    x = reals(*[2, 3, 2][:rank])
+    exact("atleast_1d", f"rank {rank}", torch.atleast_1d, x)
+    exact("atleast_2d", f"rank {rank}", torch.atleast_2d, x)
+    exact("atleast_3d", f"rank {rank}", torch.atleast_3d, x)
+    exact("dstack", f"rank {rank}", lambda *x: torch.dstack(x), x, x + 1)
+    exact("column_stack", f"rank {rank}", lambda *x: torch.column_stack(x), x, x + 1)
 
 
 def pad(x, padding, mode):

@@ -25,6 +25,16 @@ impl Tensor {
         })
     }
 
+    /// Another name of [`Tensor::movedim`].
+    pub fn moveaxis(&self, from: &[i64], to: &[i64]) -> Tensor {
+        self.movedim(from, to)
+    }
+
+    /// The last two axes exchanged: `torch.adjoint` and `.mT` of a real tensor.
+    pub fn adjoint(&self) -> Tensor {
+        self.transpose(-2, -1)
+    }
+
     fn distinct(&self, operation: &'static str, axes: &[i64]) -> Result<Vec<usize>, TensorError> {
         // For its errors; it sorts, and the order matters here.
         if !axes.is_empty() {
@@ -35,6 +45,11 @@ impl Tensor {
 
     /// Two axes exchanged: another name of [`Tensor::transpose`].
     pub fn swapaxes(&self, a: i64, b: i64) -> Tensor {
+        self.transpose(a, b)
+    }
+
+    /// Another name of [`Tensor::transpose`].
+    pub fn swapdims(&self, a: i64, b: i64) -> Tensor {
         self.transpose(a, b)
     }
 
@@ -74,6 +89,11 @@ impl Tensor {
     /// Under the shape of another tensor.
     pub fn reshape_as(&self, other: &Tensor) -> Tensor {
         Tensor::attempt(|| Ok(self.reshape(&other.ty()?.shape.iter().map(|&n| n as i64).collect::<Vec<_>>())))
+    }
+
+    /// Another name of [`Tensor::reshape_as`].
+    pub fn view_as(&self, other: &Tensor) -> Tensor {
+        self.reshape_as(other)
     }
 
     /// Repeated to a shape: `torch.broadcast_to`.

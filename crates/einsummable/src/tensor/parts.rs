@@ -53,20 +53,45 @@ impl Tensor {
 
     /// The tensors side by side: along axis 1, vectors and numbers along axis 0.
     pub fn hstack(tensors: &[&Tensor]) -> Tensor {
-        let parts: Vec<Tensor> = tensors.iter().map(|t| t.at_least(1)).collect();
+        let parts: Vec<Tensor> = tensors.iter().map(|t| t.atleast_1d()).collect();
         let axis = i64::from(parts.first().is_some_and(|t| t.dim() > 1));
         Tensor::cat(&parts.iter().collect::<Vec<_>>(), axis)
     }
 
     /// The tensors one below the other, vectors and numbers as rows: along axis 0.
     pub fn vstack(tensors: &[&Tensor]) -> Tensor {
-        let parts: Vec<Tensor> = tensors.iter().map(|t| t.at_least(2)).collect();
+        let parts: Vec<Tensor> = tensors.iter().map(|t| t.atleast_2d()).collect();
         Tensor::cat(&parts.iter().collect::<Vec<_>>(), 0)
     }
 
-    /// With axes of extent 1 in front, so that there are at least `rank`.
-    fn at_least(&self, rank: usize) -> Tensor {
-        (self.dim()..rank).fold(self.clone(), |t, _| if t.check().is_ok() { t.unsqueeze(0) } else { t })
+    /// The tensors one behind the other: along axis 2, where matrices, vectors and numbers get one.
+    pub fn dstack(tensors: &[&Tensor]) -> Tensor {
+        let parts: Vec<Tensor> = tensors.iter().map(|t| t.atleast_3d()).collect();
+        Tensor::cat(&parts.iter().collect::<Vec<_>>(), 2)
+    }
+
+    /// The tensors as columns: vectors and numbers become one each, then [`Tensor::hstack`].
+    pub fn column_stack(tensors: &[&Tensor]) -> Tensor {
+        let column = |t: &&Tensor| if t.dim() < 2 { t.reshape(&[-1, 1]) } else { (*t).clone() };
+        let parts: Vec<Tensor> = tensors.iter().map(column).collect();
+        Tensor::hstack(&parts.iter().collect::<Vec<_>>())
+    }
+
+    /// A number as a vector of one element; anything else as it is.
+    pub fn atleast_1d(&self) -> Tensor {
+        if self.check().is_ok() && self.dim() == 0 { self.unsqueeze(0) } else { self.clone() }
+    }
+
+    /// A vector or a number as a row; anything else as it is.
+    pub fn atleast_2d(&self) -> Tensor {
+        let t = self.atleast_1d();
+        if t.dim() == 1 { t.unsqueeze(0) } else { t }
+    }
+
+    /// A matrix, a vector or a number, as a row, with a last axis of 1; anything else as it is.
+    pub fn atleast_3d(&self) -> Tensor {
+        let t = self.atleast_2d();
+        if t.dim() == 2 { t.unsqueeze(-1) } else { t }
     }
 
     /// Parts of `size` along an axis, the last one perhaps shorter: `torch.split` with a number. Of an empty axis there

@@ -129,6 +129,7 @@ fn shapes_answer_mistakes() {
     refused(&t.sum(&[], false).diag(0), &["diag", "0 axes"]);
     refused(&t.unsqueeze(0).trace(), &["trace", "3 axes"]);
     refused(&t.flip(&[0, -2]), &["flip", "named twice"]);
+    refused(&x(&[3]).adjoint(), &["transpose", "axis -2"]);
     let wrong = t.select(0, 9);
     for parts in [wrong.split(1, 0), wrong.chunk(2, 0), wrong.unbind(0), wrong.tensor_split(2, 0)] {
         assert!(parts[0].check().unwrap_err().to_string().contains("index 9"), "the first error stays");
