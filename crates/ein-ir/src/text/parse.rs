@@ -373,9 +373,10 @@ impl Parser {
         let mut settings = Settings::new(written);
         let kernel = Kernel::read(operation, &types.iter().collect::<Vec<_>>(), &mut settings)
             .map_err(|reason| Wrong::new(at, reason))?;
-        if let Some((word, known)) = settings.unknown() {
-            let at = places.iter().find(|(w, _)| w == word).map_or(at, |p| p.1);
-            return Err(Wrong::new(at, format!("`{operation}` has no setting `{word}`; {known}")));
+        if let Some((word, reason)) = settings.left(operation) {
+            // Of a word that is given twice the second was left.
+            let at = places.iter().rfind(|(w, _)| w == word).map_or(at, |p| p.1);
+            return Err(Wrong::new(at, reason));
         }
         if kernel.fault().is_none() {
             countable(&kernel.signature().result.shape, at)?;

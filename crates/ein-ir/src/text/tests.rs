@@ -170,7 +170,7 @@ fn errors_name_the_place() {
         ("x: input f32[2]\ny = gather(x)", 2, 5, "gather takes a table and ids, not 1 tensors"),
         ("x: input f32[2]\ny = top(x) k 3", 2, 1, "top 3 of a last axis of 2"),
         ("x: input f32[2]\ny = top(x) largest smallest k 1", 2, 5, "one of largest, smallest may be given"),
-        ("x: input f32[2]\ny = top(x) k 1 k 2", 2, 12, "`top` has no setting `k`"),
+        ("x: input f32[2]\ny = top(x) k 1 k 2", 2, 16, "`k` is given twice"),
         ("x: input f32[2]\ny = scan(x) sum axis", 2, 5, "`axis` takes a size, such as `axis 4`"),
         ("x: input f32[2]\ny = scan(x) mean", 2, 13, "no setting `mean`; it has axis, sum, prod"),
         ("x: input f32[2]\nreturn y", 2, 8, "no tensor `y`"),
