@@ -184,6 +184,11 @@ fn mistakes_are_named() {
         Box::new(move |g, [x, w, ..]| g.kernel("e", Kernel::Gather(gather.clone()), &[x, w])),
         "`e` (gather): operand 1 `w` is f32[4, 5], but i64 or i32[2] is expected",
     );
+    let nameless = Gather::rows(0, 4, &[2], DType::F32);
+    check(
+        Box::new(move |g, [x, w, ..]| g.kernel("e", Kernel::Gather(nameless.clone()), &[x, w])),
+        "`e`: gather: axis 0 is 0 long, so that no id can name a place on it; there must be no ids either",
+    );
     check(
         Box::new(|g, [x, ..]| {
             g.output("y", x)?;

@@ -43,8 +43,10 @@ fn index_select(d: &mut Draw) -> Drawn {
 
 fn take(d: &mut Draw) -> Drawn {
     let ((shape, _, _), dtype) = (table(d), d.any());
-    let ids = d.any_shape(0);
-    let ids = d.indices(&ids, shape.iter().product());
+    // Where there is nothing to take, no id can be right.
+    let count = shape.iter().product();
+    let ids = if count == 0 { vec![0] } else { d.any_shape(0) };
+    let ids = d.indices(&ids, count);
     Drawn::exactly(d.input(&shape, dtype).take(&ids))
 }
 

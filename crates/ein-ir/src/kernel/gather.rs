@@ -65,7 +65,10 @@ impl Definition for Gather {
 
     fn fault(&self) -> Option<String> {
         let (axis, rank) = (self.axis, self.table.len());
-        (axis >= rank).then(|| format!("gather along axis {axis} of a table of {rank} axes; it must be one of them"))
+        if axis >= rank {
+            return Some(format!("gather along axis {axis} of a table of {rank} axes; it must be one of them"));
+        }
+        nameless(Self::NAME, axis, self.table[axis], &self.shape())
     }
 
     fn signature(&self) -> Signature {
@@ -137,4 +140,12 @@ impl Definition for Gather {
         }
         Ok(vec![column])
     }
+}
+
+/// What is wrong where elements of a shape are asked of, or go to, the `rows` that ids name along an axis: where there
+/// are elements but no rows, no id can be right. Nothing would be left to check them, so they are refused beforehand.
+pub(super) fn nameless(operation: &str, axis: usize, rows: usize, elements: &[usize]) -> Option<String> {
+    (rows == 0 && !elements.contains(&0)).then(|| {
+        format!("{operation}: axis {axis} is 0 long, so that no id can name a place on it; there must be no ids either")
+    })
 }

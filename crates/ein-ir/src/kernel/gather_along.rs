@@ -1,5 +1,6 @@
 //! Elements of a tensor, each by an index along one axis.
 
+use super::gather::nameless;
 use super::{Definition, Setting, Settings, Signature};
 use crate::dtype::DType;
 use crate::graph::TensorType;
@@ -42,6 +43,7 @@ impl Definition for GatherAlong {
 
     fn fault(&self) -> Option<String> {
         along_fault(Self::NAME, self.axis, &self.table, &self.ids)
+            .or_else(|| nameless(Self::NAME, self.axis, self.table[self.axis], &self.ids))
     }
 
     fn signature(&self) -> Signature {

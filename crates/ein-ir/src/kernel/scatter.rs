@@ -1,5 +1,6 @@
 //! Slices folded into the rows that ids name.
 
+use super::gather::nameless;
 use super::{Definition, Setting, Settings, Signature};
 use crate::dtype::DType;
 use crate::graph::TensorType;
@@ -86,7 +87,7 @@ impl Definition for Scatter {
         if axis >= rank {
             return Some(format!("scatter along axis {axis} of a tensor of {rank} axes; it must be one of them"));
         }
-        fold_fault(Self::NAME, self.monoid, self.dtype)
+        fold_fault(Self::NAME, self.monoid, self.dtype).or_else(|| nameless(Self::NAME, axis, self.rows, &self.source))
     }
 
     fn signature(&self) -> Signature {

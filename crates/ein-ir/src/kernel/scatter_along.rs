@@ -1,5 +1,6 @@
 //! Elements folded into the places that indices along one axis name.
 
+use super::gather::nameless;
 use super::gather_along::along_fault;
 use super::scatter::{Scattered, fold_fault, fold_settings, read_fold};
 use super::{Definition, Setting, Settings, Signature};
@@ -49,6 +50,7 @@ impl Definition for ScatterAlong {
     fn fault(&self) -> Option<String> {
         along_fault(Self::NAME, self.axis, &self.source, &self.source)
             .or_else(|| fold_fault(Self::NAME, self.monoid, self.dtype))
+            .or_else(|| nameless(Self::NAME, self.axis, self.rows, &self.source))
     }
 
     fn signature(&self) -> Signature {

@@ -1,11 +1,12 @@
 //! What an einsum cannot say: attention and embedding.
 
+use super::index::select;
 use super::map::map_over;
 use super::{Tensor, TensorError};
 use ein_ir::dtype::DType;
 use ein_ir::expr::Binary;
 use ein_ir::graph::TensorType;
-use ein_ir::kernel::{Attention, Gather, Kernel};
+use ein_ir::kernel::{Attention, Kernel};
 
 /// The options of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,19 +41,10 @@ impl Tensor {
     /// Rows of a table: `self` holds ids, `weight` is `[rows, features]`.
     pub fn embedding(&self, weight: &Tensor) -> Tensor {
         Tensor::attempt(|| {
-            let ids = self.ty()?;
-            let table = weight.ty()?;
-            if !matches!(ids.dtype, DType::I64 | DType::I32) {
-                return Err(self.type_error("embedding", "ids must be i64 or i32"));
-            }
-            let [rows, features] = table.shape[..] else {
+            if weight.ty()?.shape.len() != 2 {
                 return Err(weight.shape_error("embedding", "the table must have two axes, rows and features".into()));
-            };
-            let mut shape = ids.shape.clone();
-            shape.push(features);
-            let gather = Gather::rows(rows, features, &ids.shape, table.dtype);
-            let ty = TensorType::new(table.dtype, shape);
-            Ok(Tensor::row_kernel("embedding", Kernel::Gather(gather), &[weight, self], ty))
+            }
+            select(weight, "embedding", 0, self)
         })
     }
 }

@@ -230,11 +230,11 @@ fn check_index(operation: &'static str, index: &Tensor) -> Result<(), TensorErro
 }
 
 /// Slices by ids of any shape, which stand in the axis' place.
-fn select(x: &Tensor, operation: &'static str, at: usize, ids: &Tensor) -> Result<Tensor, TensorError> {
+pub(crate) fn select(x: &Tensor, operation: &'static str, at: usize, ids: &Tensor) -> Result<Tensor, TensorError> {
     check_index(operation, ids)?;
     let kernel = Gather { table: x.ty()?.shape.clone(), axis: at, ids: ids.shape().to_vec(), dtype: x.dtype() };
     let ty = TensorType::new(x.dtype(), kernel.shape());
-    Ok(Tensor::row_kernel(operation, Kernel::Gather(kernel), &[x, ids], ty))
+    row(operation, Kernel::Gather(kernel), [x, ids], ty)
 }
 
 fn gather_along(x: &Tensor, operation: &'static str, axis: i64, index: &Tensor) -> Result<Tensor, TensorError> {
