@@ -72,6 +72,7 @@ ROWS += [
     case("rpow", "integers", rpow, tensor([0, 1, 5], "i64"), value=3),
     case("rpow", "a float to integers", rpow, tensor([0, 1, 5], "i64"), value=0.5),
     case("pow", "integers to negative integers", torch.pow, tensor([1, -1, -1, 2, 0], "i64"), tensor([-3, -3, -2, -1, 3], "i64")),
+    case("pow", "inverse roots", lambda x, value: x**value, tensor(LEFT), value=-0.5),
     case("pow", "edges", torch.pow, tensor(LEFT), tensor(RIGHT)),
     case("pow", "edges f64", torch.pow, tensor(RIGHT, "f64"), tensor(LEFT, "f64")),
     case("pow", "zeros, ones and infinities", torch.pow, tensor([0.0, -0.0, -0.0, -1.0, 1.0, 0.5, -0.5, -INF, -INF, -2.0]), tensor([-1.0, -1.0, -2.0, INF, NAN, INF, -INF, 3.0, -3.0, 1e30])),

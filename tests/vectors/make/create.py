@@ -37,6 +37,8 @@ ROWS = [
     case("linspace", "nothing", linspace, start=3.0, end=5.0, steps=0, dtype="f64"),
     case("linspace", "two", linspace, exact=True, start=0.1, end=0.7, steps=2, dtype="f64"),
     case("linspace", "backwards", linspace, near=1e-7, start=1.0, end=0.0, steps=6, dtype="f32"),
+    case("linspace", "integers", linspace, start=-1.5, end=2.0, steps=4, dtype="i64"),
+    case("linspace", "integers that are no multiples", linspace, start=-7.0, end=3.0, steps=7, dtype="i32"),
     case("eye", "square", eye, exact=True, rows=3, columns=3, dtype="f32"),
     case("eye", "wide", eye, rows=2, columns=4, dtype="i64"),
     case("eye", "empty", eye, rows=0, columns=2, dtype="bool"),

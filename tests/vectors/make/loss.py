@@ -23,6 +23,8 @@ for reduction in ("none", "mean", "sum"):
     ]
 ROWS += [
     case("mse_loss", "edges", lambda x, y, reduction: F.mse_loss(x, y, reduction=reduction), tensor([NAN, INF, 1e30, -0.0]), tensor([1.0, INF, 1.0, 0.0]), reduction="none"),
+    case("mse_loss", "a wider type of rank 0", lambda x, y, reduction: F.mse_loss(x, y, reduction=reduction), reals(3, dtype="f16"), tensor(0.5, "f64"), reduction="sum", within=1e-3),
+    case("l1_loss", "another half of rank 0", lambda x, y, reduction: F.l1_loss(x, y, reduction=reduction), reals(3, dtype="bf16"), tensor(0.5, "f16"), reduction="none"),
     case("mse_loss", "of nothing", lambda x, y, reduction: F.mse_loss(x, y, reduction=reduction), reals(0, 2), reals(0, 2), reduction="mean"),
     case("l1_loss", "f64", lambda x, y, reduction: F.l1_loss(x, y, reduction=reduction), reals(4, dtype="f64"), reals(4, dtype="f64", seed=3), reduction="mean"),
     case("smooth_l1_loss", "beta 0 is l1", lambda x, y, beta, reduction: F.smooth_l1_loss(x, y, beta=beta, reduction=reduction), X, Y, beta=0.0, reduction="none"),

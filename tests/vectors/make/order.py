@@ -77,6 +77,8 @@ ROWS = [
     case("max", "an axis", first(torch.max), X, axis=1, keepdim=False),
     case("max", "NaN and infinities", first(torch.max), ODD, axis=1, keepdim=True),
     case("max", "ties", first(torch.max), integers(3, 6, dtype="i64"), axis=1, keepdim=False),
+    case("max", "rank 0", first(torch.max), tensor(2.5), axis=0, keepdim=False),
+    case("min", "rank 0, kept", first(torch.min), tensor(-2.5), axis=-1, keepdim=True),
     case("min", "an axis", first(torch.min), X, axis=0, keepdim=False),
     case("min", "NaN and infinities", first(torch.min), ODD, axis=1, keepdim=True),
     case("kthvalue", "the third", lambda x, k, axis, keepdim: torch.kthvalue(x, k, axis, keepdim), X, k=3, axis=1, keepdim=False),

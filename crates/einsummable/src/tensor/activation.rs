@@ -65,6 +65,9 @@ impl Tensor {
 
     /// `max(0, self) + min(0, alpha * (exp(self / alpha) - 1))`.
     pub fn celu(&self, alpha: f64) -> Tensor {
+        if alpha == 0.0 {
+            return Tensor::poisoned(self.shape_error("celu", "alpha is 0, by which it divides".into()));
+        }
         pointwise("celu", Kind::Floats, [&self.into()], |[x]| x.gt(0.0).select(x, (x / alpha).expm1() * alpha))
     }
 
@@ -115,6 +118,11 @@ impl Tensor {
 
     /// Nearer to 0 by `lambda`, and 0 between `-lambda` and `lambda`.
     pub fn softshrink(&self, lambda: f64) -> Tensor {
+        if lambda.is_nan() || lambda < 0.0 {
+            return Tensor::poisoned(
+                self.shape_error("softshrink", format!("lambda is {lambda}; it must be 0 or more")),
+            );
+        }
         pointwise("softshrink", Kind::Floats, [&self.into()], |[x]| {
             let low = x.lt(-lambda).select(x + lambda, x * 0.0);
             x.gt(lambda).select(x - lambda, low)
@@ -135,6 +143,11 @@ impl Tensor {
 
     /// At least `min`, at most `max`; `PyTorch`'s defaults are -1 and 1.
     pub fn hardtanh(&self, min: f64, max: f64) -> Tensor {
+        if min > max {
+            return Tensor::poisoned(
+                self.shape_error("hardtanh", format!("the least, {min}, is above the most, {max}")),
+            );
+        }
         pointwise("hardtanh", Kind::Numbers, [&self.into()], |[x]| x.clamp(min, max))
     }
 

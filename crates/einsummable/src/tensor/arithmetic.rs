@@ -157,6 +157,7 @@ impl Tensor {
             Some(2.0) => x * x,
             Some(3.0) => x * x * x,
             Some(0.5) if x.dtype().is_float() => x.sqrt(),
+            Some(-0.5) if x.dtype().is_float() => 1.0 / x.sqrt(),
             Some(-1.0) if x.dtype().is_float() => 1.0 / x,
             Some(-2.0) if x.dtype().is_float() => 1.0 / (x * x),
             Some(_) | None => x.pow(y),

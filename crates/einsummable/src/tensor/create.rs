@@ -84,8 +84,10 @@ impl Tensor {
         })
     }
 
-    /// `steps` numbers from `start` to `end`, both included, at equal distances.
+    /// `steps` numbers from `start` to `end`, both included, at equal distances. Of an integer type, both lose their
+    /// fractions first, then each number between them its own.
     pub fn linspace(start: f64, end: f64, steps: usize, dtype: DType) -> Tensor {
+        let [start, end] = if dtype.is_float() { [start, end] } else { [start.trunc(), end.trunc()] };
         let step = if steps > 1 { (end - start) / (steps - 1) as f64 } else { 0.0 };
         Tensor::attempt(|| {
             made("linspace", &[steps], |f| {

@@ -27,7 +27,7 @@ pub enum TensorError {
         r: usize,
     },
     /// An axis that the tensor does not have.
-    #[error("{operation}: axis {axis} of a tensor of shape {shape:?}; axes run from -{rank} to {rank} exclusive", rank = shape.len())]
+    #[error("{operation}: axis {axis} of a tensor of shape {shape:?}; {axes}", axes = axes(shape.len()))]
     Axis {
         /// The operation.
         operation: &'static str,
@@ -93,6 +93,10 @@ pub enum TensorError {
     /// The graph refused a row.
     #[error(transparent)]
     Graph(#[from] GraphError),
+}
+
+fn axes(rank: usize) -> String {
+    if rank == 0 { "it has no axes".into() } else { format!("axes run from -{rank} to {rank} exclusive") }
 }
 
 fn list(shapes: &[Vec<usize>]) -> String {

@@ -49,15 +49,29 @@ fn reduced<const N: usize>(
     })
 }
 
+/// A loss of two tensors that are broadcast before their types are promoted, as `PyTorch` does here: one of rank 0
+/// counts like any other.
+fn distance(
+    method: &'static str,
+    x: &Tensor,
+    target: &Tensor,
+    reduction: Reduction,
+    f: impl for<'f> FnOnce([Value<'f>; 2]) -> Value<'f>,
+) -> Tensor {
+    let alone = x.dim() == 0 && target.dim() == 0;
+    let spread = |t: &Tensor| Operand::from(if t.dim() == 0 && !alone { t.reshape(&[1]) } else { t.clone() });
+    reduced(method, [&spread(x), &spread(target)], reduction, f)
+}
+
 impl Tensor {
     /// `(self - target)²`.
     pub fn mse_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
-        reduced("mse_loss", [&self.into(), &target.into()], reduction, |[x, y]| (x - y) * (x - y))
+        distance("mse_loss", self, target, reduction, |[x, y]| (x - y) * (x - y))
     }
 
     /// `|self - target|`.
     pub fn l1_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
-        reduced("l1_loss", [&self.into(), &target.into()], reduction, |[x, y]| (x - y).abs())
+        distance("l1_loss", self, target, reduction, |[x, y]| (x - y).abs())
     }
 
     /// `|d| - beta / 2` for the difference `d`, and `d² / (2 beta)` where that is below `beta`.
@@ -65,7 +79,7 @@ impl Tensor {
         if beta < 0.0 {
             return Tensor::poisoned(self.shape_error("smooth_l1_loss", format!("beta is {beta}, which is below 0")));
         }
-        reduced("smooth_l1_loss", [&self.into(), &target.into()], reduction, |[x, y]| {
+        distance("smooth_l1_loss", self, target, reduction, |[x, y]| {
             let d = (x - y).abs();
             d.lt(beta).select(0.5 * d * d / beta, d - 0.5 * beta)
         })
@@ -77,7 +91,7 @@ impl Tensor {
             let reason = format!("delta is {delta}, which is not above 0");
             return Tensor::poisoned(self.shape_error("huber_loss", reason));
         }
-        reduced("huber_loss", [&self.into(), &target.into()], reduction, |[x, y]| {
+        distance("huber_loss", self, target, reduction, |[x, y]| {
             let d = (x - y).abs();
             d.le(delta).select(0.5 * d * d, (d - 0.5 * delta) * delta)
         })

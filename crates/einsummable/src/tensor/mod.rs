@@ -268,7 +268,7 @@ impl Tensor {
     /// Several distinct axes, sorted; all of them when none is given.
     pub(crate) fn axes(&self, operation: &'static str, axes: &[i64]) -> Result<Vec<usize>, TensorError> {
         let rank = self.ty()?.shape.len();
-        if axes.is_empty() {
+        if axes.is_empty() || rank == 0 && axes.len() == 1 && stands_for_none(axes[0]) {
             return Ok((0..rank).collect());
         }
         let mut found = Vec::new();
@@ -291,6 +291,11 @@ impl Tensor {
     pub(crate) fn type_error(&self, operation: &'static str, reason: &str) -> TensorError {
         TensorError::Type { operation, dtypes: vec![self.dtype()], reason: reason.into() }
     }
+}
+
+/// Whether it may be given as the axis of a tensor of rank 0, which has none: `PyTorch` takes 0 and -1.
+pub(crate) fn stands_for_none(axis: i64) -> bool {
+    matches!(axis, 0 | -1)
 }
 
 /// An axis counted from either end.

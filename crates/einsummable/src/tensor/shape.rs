@@ -1,6 +1,6 @@
 //! Views: methods that rename coordinates and compute nothing.
 
-use super::{Tensor, TensorError, resolve_axis};
+use super::{Tensor, TensorError, resolve_axis, stands_for_none};
 use ein_ir::view::View;
 
 impl Tensor {
@@ -75,6 +75,9 @@ impl Tensor {
     /// Two axes exchanged.
     pub fn transpose(&self, a: i64, b: i64) -> Tensor {
         Tensor::attempt(|| {
+            if self.ty()?.shape.is_empty() && [a, b].iter().all(|&axis| stands_for_none(axis)) {
+                return Ok(self.clone());
+            }
             let (a, b) = (self.axis("transpose", a)?, self.axis("transpose", b)?);
             let mut axes: Vec<i64> = (0..self.dim() as i64).collect();
             axes.swap(a, b);
@@ -141,7 +144,14 @@ impl Tensor {
 
     /// Indices `start..start + length` of one axis.
     pub fn narrow(&self, axis: i64, start: usize, length: usize) -> Tensor {
-        self.strided("narrow", axis, start, 1, length)
+        Tensor::attempt(|| {
+            let extent = self.shape()[self.axis("narrow", axis)?];
+            if start > extent {
+                let reason = format!("index {start} of axis {axis}, which is {extent} long, is behind its end");
+                return Err(self.shape_error("narrow", reason));
+            }
+            Ok(self.strided("narrow", axis, start, 1, length))
+        })
     }
 
     /// Indices `start, start + step, …` below `end` of one axis. Negative bounds count from the end and

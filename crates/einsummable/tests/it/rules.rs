@@ -73,6 +73,18 @@ fn mistakes_name_the_culprit() {
     check(&t.permute(&[0, 0]), &["permute", "[0, 0]"]);
     check(&t.permute(&[0]), &["permute", "[0]"]);
     check(&t.narrow(1, 2, 2), &["narrow", "[2, 3]", "axis 1"]);
+    check(&t.narrow(1, 4, 0), &["narrow", "[2, 3]", "index 4 of axis 1", "3 long"]);
+    check(&c(&[], &[1.]).select(0, 0), &["select", "axis 0", "shape []", "it has no axes"]);
+    check(&c(&[], &[1.]).sum(&[1], false), &["sum", "axis 1", "it has no axes"]);
+    check(&t.hardtanh(1.0, -1.0), &["hardtanh", "the least, 1, is above the most, -1"]);
+    check(&t.softshrink(-0.5), &["softshrink", "lambda is -0.5", "0 or more"]);
+    check(&t.celu(0.0), &["celu", "alpha is 0"]);
+    let (none, ids) = (x(&[0, 3]), Tensor::input("ids", [2], DType::I64));
+    check(&none.index_select(0, &ids), &["index_select", "[0, 3], [2]", "axis 0 is 0 long", "no id"]);
+    check(&ids.embedding(&none), &["embedding", "[0, 3]", "axis 0 is 0 long"]);
+    check(&none.gather(0, &ids.unsqueeze(1)), &["gather", "[0, 3], [2, 1]", "axis 0 is 0 long"]);
+    check(&none.index_add(0, &ids, &t, 1.0), &["index_add", "axis 0 is 0 long"]);
+    check(&none.scatter_add(0, &ids.unsqueeze(1), &t), &["scatter_add", "axis 0 is 0 long"]);
     check(&t.select(0, 2), &["select", "index 2", "axis 0", "2 long"]);
     check(&t.expand(&[2, 4]), &["expand", "3", "4"]);
     check(&t.expand(&[-1, 2, 3]), &["expand", "-1", "axis 0"]);
