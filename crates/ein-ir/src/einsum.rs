@@ -153,11 +153,8 @@ impl Einsum {
         let mut accesses = Vec::new();
         for (n, (input, shape)) in inputs.iter().zip(shapes).enumerate() {
             if input.chars().count() != shape.len() {
-                return Err(bad(&format!(
-                    "operand {n} has rank {} but `{input}` names {} axes",
-                    shape.len(),
-                    input.len()
-                )));
+                let (named, rank) = (input.to_string(), shape.len());
+                return Err(EinsumError::Axes { spec: spec.into(), operand: n, rank, named });
             }
             let mut labels = Vec::new();
             for (c, &extent) in input.chars().zip(shape.iter()) {
@@ -190,6 +187,18 @@ pub enum EinsumError {
         spec: String,
         /// What is wrong.
         reason: String,
+    },
+    /// A part of the string does not name as many axes as its operand has.
+    #[error("einsum `{spec}`: operand {operand} has rank {rank} but `{named}` names {} axes", named.chars().count())]
+    Axes {
+        /// The string.
+        spec: String,
+        /// Which operand.
+        operand: usize,
+        /// How many axes it has.
+        rank: usize,
+        /// What stands for it in the string.
+        named: String,
     },
     /// A label has two extents.
     #[error("label `{label}` is {first} long in one operand and {second} in operand {operand}")]

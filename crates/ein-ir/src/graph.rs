@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::dtype::DType;
-use crate::einsum::{Einsum, EinsumError};
+use crate::einsum::{Einsum, EinsumError, Label};
 use crate::expr::Row;
 use crate::kernel::{Kernel, Signature};
 use crate::monoid::Monoid;
@@ -113,6 +113,8 @@ pub enum GraphError {
         operation: String,
         /// Which operand.
         operand: usize,
+        /// Which of its axes, if one is at fault.
+        axis: Option<usize>,
         /// The operand's name.
         tensor: String,
         /// What it is.
@@ -239,7 +241,13 @@ impl Graph {
         let dtype = self.ty(first).dtype;
         for (operand, &i) in inputs.iter().enumerate() {
             if self.ty(i).dtype != dtype {
-                return Err(self.type_error(name, view.name(), operand, i, &format!("all parts must be {dtype}")));
+                return Err(self.type_error(
+                    name,
+                    view.name(),
+                    (operand, None),
+                    i,
+                    &format!("all parts must be {dtype}"),
+                ));
             }
         }
         let shape = view.shape(&shapes).map_err(|source| GraphError::View { name: name.into(), source })?;
@@ -267,7 +275,13 @@ impl Graph {
             let ty = self.ty(id);
             if !dtypes.contains(&ty.dtype) || ty.shape != *shape {
                 let want = dtypes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-                return Err(self.type_error(name, operation, operand, id, &format!("{want}{shape:?} is expected")));
+                return Err(self.type_error(
+                    name,
+                    operation,
+                    (operand, None),
+                    id,
+                    &format!("{want}{shape:?} is expected"),
+                ));
             }
         }
         self.push(Node { name: name.into(), op: Op::Kernel(kernel), inputs: inputs.to_vec(), ty: result })
@@ -306,11 +320,19 @@ impl Graph {
         }
     }
 
-    fn type_error(&self, name: &str, operation: &str, operand: usize, id: TensorId, expected: &str) -> GraphError {
+    fn type_error(
+        &self,
+        name: &str,
+        operation: &str,
+        (operand, axis): (usize, Option<usize>),
+        id: TensorId,
+        expected: &str,
+    ) -> GraphError {
         GraphError::Type {
             name: name.into(),
             operation: operation.into(),
             operand,
+            axis,
             tensor: self.node(id).name.clone(),
             found: self.ty(id).to_string(),
             expected: expected.into(),
@@ -349,7 +371,13 @@ impl Graph {
         for (row, dtype) in e.join.rows() {
             match *row {
                 Row::Operand(n) if self.ty(inputs[n]).dtype != *dtype => {
-                    return Err(self.type_error(name, "einsum", n, inputs[n], &format!("the join reads {dtype}")));
+                    return Err(self.type_error(
+                        name,
+                        "einsum",
+                        (n, None),
+                        inputs[n],
+                        &format!("the join reads {dtype}"),
+                    ));
                 }
                 Row::Index(l) if l >= e.labels.len() => {
                     return Err(malformed(format!("the join reads label {l} of {}", e.labels.len())));
@@ -359,32 +387,30 @@ impl Graph {
         }
         for (operand, (access, &id)) in e.accesses.iter().zip(inputs).enumerate() {
             let shape = &self.ty(id).shape;
+            let wrong =
+                |axis: Option<usize>, what: String| Err(self.type_error(name, "einsum", (operand, axis), id, &what));
             if access.axes.len() != shape.len() {
-                let expected = format!("rank {} is accessed", access.axes.len());
-                return Err(self.type_error(name, "einsum", operand, id, &expected));
+                return wrong(None, format!("rank {} is accessed", access.axes.len()));
             }
             for (axis, (index, &extent)) in access.axes.iter().zip(shape).enumerate() {
+                let here = Some(axis);
                 if index.terms.iter().any(|t| t.0 >= e.labels.len() || t.1 == 0) {
-                    return Err(malformed(format!(
-                        "axis {axis} of operand {operand} names a missing label or a zero stride"
-                    )));
+                    return wrong(here, format!("axis {axis} is read at a missing label or with a stride of 0"));
                 }
                 if (1..index.terms.len()).any(|n| index.terms[..n].iter().any(|t| t.0 == index.terms[n].0)) {
-                    return Err(malformed(format!("axis {axis} of operand {operand} names a label twice")));
+                    return wrong(here, format!("axis {axis} is read at a label twice; add up its strides"));
                 }
                 if index.terms.iter().any(|t| e.labels[t.0].extent == 0) {
                     continue;
                 }
-                let (lo, hi) = reach(index, e);
-                if lo < 0 || hi >= extent as i64 {
-                    let expected = format!("axis {axis} is read at indices {lo} to {hi}");
-                    return Err(self.type_error(name, "einsum", operand, id, &expected));
-                }
                 // A plain label must span its axis, so that a mistyped extent is not a silent slice.
                 if let Some(l) = index.as_label().filter(|&l| e.labels[l].extent != extent) {
-                    let expected =
-                        format!("axis {axis} is label `{}` of extent {}", e.labels[l].name, e.labels[l].extent);
-                    return Err(self.type_error(name, "einsum", operand, id, &expected));
+                    let Label { name, extent } = &e.labels[l];
+                    return wrong(here, format!("axis {axis} is label `{name}` of extent {extent}"));
+                }
+                let (lo, hi) = reach(index, e);
+                if lo < 0 || hi >= extent as i64 {
+                    return wrong(here, format!("axis {axis} is read at indices {lo} to {hi}"));
                 }
             }
         }

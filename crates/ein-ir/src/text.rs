@@ -87,7 +87,11 @@
 //!   `bits(…)` is a float by the bits of its `f64`, for a NaN that is not *the* NaN.
 //! * `x[]` reads a scalar. A scale that is not given is one over the root of the query's size.
 
+#[cfg(test)]
+mod error_tests;
+mod format;
 mod lexer;
+mod nearest;
 mod parse;
 mod print;
 #[cfg(test)]
@@ -98,6 +102,7 @@ use std::fmt;
 use crate::expr::Binary;
 use crate::graph::GraphError;
 
+pub use format::format;
 pub use parse::parse;
 pub use print::print;
 

@@ -84,12 +84,25 @@ impl Piece {
     }
 }
 
+/// What of a view does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// All that it says.
+    Whole,
+    /// What it says of one axis of the input.
+    Axis(usize),
+    /// One of its inputs.
+    Input(usize),
+}
+
 /// Why a view is not well formed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
     /// The view does not fit its input.
     #[error("{view} of a tensor of shape {shape:?}: {reason}")]
     Misfit {
+        /// What of the view it is.
+        at: Misfit,
         /// Name of the view.
         view: &'static str,
         /// Shape of the input.
@@ -116,7 +129,9 @@ impl View {
     /// The shape of the result for inputs of these shapes.
     pub fn shape(&self, inputs: &[&[usize]]) -> Result<Vec<usize>, ViewError> {
         let first = inputs.first().copied().unwrap_or(&[]);
-        let misfit = |reason: String| ViewError::Misfit { view: self.name(), shape: first.to_vec(), reason };
+        let at =
+            |at: Misfit, reason: String| ViewError::Misfit { at, view: self.name(), shape: first.to_vec(), reason };
+        let misfit = |reason: String| at(Misfit::Whole, reason);
         let rank = first.len();
         let one_per_axis = |n: usize, what: &str| {
             if n == rank { Ok(()) } else { Err(misfit(format!("{n} {what} for {rank} axes"))) }
@@ -152,7 +167,8 @@ impl View {
                     let outside = starts[axis] >= first[axis] || last < 0 || last >= first[axis] as i128;
                     if steps[axis] == 0 || (shape[axis] > 0 && outside) {
                         let (s, t, n, e) = (starts[axis], steps[axis], shape[axis], first[axis]);
-                        return Err(misfit(format!("axis {axis}: {n} indices from {s} in steps of {t} leave 0..{e}")));
+                        let reason = format!("axis {axis}: {n} indices from {s} in steps of {t} leave 0..{e}");
+                        return Err(at(Misfit::Axis(axis), reason));
                     }
                 }
                 Ok(shape.clone())
@@ -160,11 +176,10 @@ impl View {
             Self::Broadcast { shape } => {
                 let lead = shape.len().checked_sub(rank).ok_or_else(|| misfit(format!("{shape:?} has fewer axes")))?;
                 match (0..rank).find(|&a| first[a] != shape[lead + a] && first[a] != 1) {
-                    Some(a) => Err(misfit(format!(
-                        "axis {a} of extent {} cannot be repeated to {}",
-                        first[a],
-                        shape[lead + a]
-                    ))),
+                    Some(a) => {
+                        let (from, to) = (first[a], shape[lead + a]);
+                        Err(at(Misfit::Axis(a), format!("axis {a} of extent {from} cannot be repeated to {to}")))
+                    }
                     None => Ok(shape.clone()),
                 }
             }
@@ -177,7 +192,8 @@ impl View {
                 for (n, input) in inputs.iter().enumerate() {
                     let fits = input.len() == rank && (0..rank).all(|a| a == *axis || input[a] == first[a]);
                     if !fits {
-                        return Err(misfit(format!("part {n} has shape {input:?}; parts differ on axis {axis} only")));
+                        let reason = format!("part {n} has shape {input:?}; parts differ on axis {axis} only");
+                        return Err(at(Misfit::Input(n), reason));
                     }
                     shape[*axis] += input[*axis];
                 }
@@ -192,7 +208,8 @@ impl View {
                 one_per_axis(shifts.len(), "shifts")?;
                 match (0..rank).find(|&a| shifts[a] >= first[a].max(1)) {
                     Some(a) => {
-                        Err(misfit(format!("shift {} of axis {a} is not below its extent {}", shifts[a], first[a])))
+                        let reason = format!("shift {} of axis {a} is not below its extent {}", shifts[a], first[a]);
+                        Err(at(Misfit::Axis(a), reason))
                     }
                     None => Ok(first.to_vec()),
                 }

@@ -79,16 +79,21 @@ impl Settings {
         Ok(found.unwrap_or(0))
     }
 
-    /// A word that is left over and why it is wrong: which would have been taken, or that it was already.
-    pub(crate) fn left(&self, operation: &str) -> Option<(&str, String)> {
+    /// The words that were asked for, so far.
+    pub(crate) fn known(&self) -> &[&'static str] {
+        &self.known
+    }
+
+    /// The words that nobody asked for.
+    pub(crate) fn left(&self) -> impl Iterator<Item = &str> {
+        self.written.iter().map(|w| w.0.as_str())
+    }
+
+    /// What is left over, with the words that would have been taken.
+    pub(crate) fn unknown(&self) -> Option<(&str, String)> {
         let (name, _) = self.written.first()?;
-        let reason = if self.known.contains(&name.as_str()) {
-            format!("`{name}` is given twice")
-        } else if self.known.is_empty() {
-            format!("`{operation}` has no setting `{name}`; it has none")
-        } else {
-            format!("`{operation}` has no setting `{name}`; it has {}", self.known.join(", "))
-        };
-        Some((name, reason))
+        let known =
+            if self.known.is_empty() { "it has none".into() } else { format!("it has {}", self.known.join(", ")) };
+        Some((name, known))
     }
 }

@@ -47,7 +47,8 @@ impl Definition for TopK {
         let Some(&n) = self.shape.last() else {
             return Some("top of a scalar: there is no axis to sort along".into());
         };
-        (self.top.k > n).then(|| format!("top {} of a last axis of {n}: there are not so many elements", self.top.k))
+        let k = self.top.k;
+        (k > n).then(|| format!("top {k} of a last axis of {n}: there are not so many elements; k is at most {n}"))
     }
 
     fn signature(&self) -> Signature {

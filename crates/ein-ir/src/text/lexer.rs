@@ -34,11 +34,27 @@ impl Kind {
     }
 }
 
-/// A token and the byte where it starts.
+/// A token and where it stands.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub kind: Kind,
+    /// The byte where it starts.
     pub at: usize,
+    /// The byte where it ends.
+    pub end: usize,
+    /// The bracket around it, as a token.
+    pub inside: Option<usize>,
+}
+
+/// What a text is made of.
+#[derive(Debug, Default)]
+pub(super) struct Lexed {
+    /// The tokens, `End` last.
+    pub tokens: Vec<Token>,
+    /// Comments in order: where each starts and ends, its `#` included.
+    pub comments: Vec<(usize, usize)>,
+    /// Brackets that nothing closes, as tokens.
+    pub open: Vec<usize>,
 }
 
 /// Longest first, so that `<=` is not `<` and `=`.
@@ -47,25 +63,40 @@ const SIGNS: [&str; 29] = [
     "|", "&", "^", "+", "-", "*", "/", "%",
 ];
 
-/// The tokens of a text, `End` last; or the byte where it stops making sense, and why.
-pub(super) fn lex(text: &str) -> Result<Vec<Token>, (usize, String)> {
-    let mut tokens = Vec::new();
+/// Characters that come with a copied text, and what they stand for here.
+const LOOKALIKES: [(&str, &str); 10] = [
+    ("'`\u{2018}\u{2019}\u{201c}\u{201d}\u{201e}", "\""),
+    ("\u{d7}\u{b7}\u{22c5}", "*"),
+    ("\u{2212}\u{2013}\u{2014}", "-"),
+    ("\u{f7}", "/"),
+    ("\u{2264}", "<="),
+    ("\u{2265}", ">="),
+    ("\u{2260}", "!="),
+    ("\u{2227}", "&&"),
+    ("\u{2228}", "||"),
+    ("\u{ac}~", "!"),
+];
+
+/// The tokens of a text; or the byte where it stops making sense, and why.
+pub(super) fn lex(text: &str) -> Result<Lexed, (usize, String)> {
+    let Lexed { mut tokens, mut comments, mut open } = Lexed::default();
     let mut at = 0;
-    let mut depth = 0usize;
     while let Some(c) = text[at..].chars().next() {
         let start = at;
         let rest = &text[at..];
+        let inside = open.last().copied();
         let kind = if c == '\n' {
             at += 1;
-            if depth > 0 {
+            if !open.is_empty() {
                 continue;
             }
             Kind::Newline
-        } else if c.is_whitespace() {
+        } else if c.is_whitespace() || (c == '\u{feff}' && at == 0) {
             at += c.len_utf8();
             continue;
         } else if c == '#' {
             at += rest.find('\n').unwrap_or(rest.len());
+            comments.push((start, at));
             continue;
         } else if c == '"' {
             let (word, length) = quoted(rest).map_err(|(offset, why)| (start + offset, why))?;
@@ -84,19 +115,31 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, (usize, String)> {
             Kind::Sign("$")
         } else if let Some(sign) = SIGNS.into_iter().find(|s| rest.starts_with(s)) {
             match sign {
-                "(" | "[" | "{" => depth += 1,
-                ")" | "]" | "}" => depth = depth.saturating_sub(1),
+                "(" | "[" | "{" => open.push(tokens.len()),
+                ")" | "]" | "}" => drop(open.pop()),
                 _ => {}
             }
             at += sign.len();
             Kind::Sign(sign)
         } else {
-            return Err((start, format!("`{}` has no meaning here", c.escape_default())));
+            return Err((start, meaningless(c)));
         };
-        tokens.push(Token { kind, at: start });
+        tokens.push(Token { kind, at: start, end: at, inside });
     }
-    tokens.push(Token { kind: Kind::End, at: text.len() });
-    Ok(tokens)
+    tokens.push(Token { kind: Kind::End, at: text.len(), end: text.len(), inside: open.last().copied() });
+    Ok(Lexed { tokens, comments, open })
+}
+
+/// What is said of a character that starts no token.
+fn meaningless(c: char) -> String {
+    let shown =
+        if c.is_alphanumeric() || c.is_ascii_graphic() { c.to_string() } else { c.escape_default().to_string() };
+    let hint = match LOOKALIKES.iter().find(|(all, _)| all.contains(c)) {
+        Some((_, meant)) => format!("; write `{meant}`"),
+        None if c.is_alphabetic() => "; a name with other letters than a to z is written in quotes".into(),
+        None => String::new(),
+    };
+    format!("`{shown}` has no meaning here{hint}")
 }
 
 /// Whether a bare word may start with this.

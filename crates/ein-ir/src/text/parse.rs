@@ -2,20 +2,29 @@
 
 use super::ParseError;
 use super::lexer::{Kind, Token, lex};
+use super::nearest::hint;
 use crate::dtype::DType;
-use crate::einsum::{Einsum, Label};
 use crate::graph::{Graph, GraphError, TensorId, TensorType};
-use crate::kernel::{Kernel, Settings, Written};
-use crate::monoid::Monoid;
 use crate::op::InputKind;
-use crate::view::View;
+use places::Places;
 
+mod einsum;
+mod elementwise;
 mod join;
+mod operation;
+mod places;
 
 /// The graph that a text says.
 pub fn parse(text: &str) -> Result<Graph, ParseError> {
-    let tokens = lex(text).map_err(|(at, why)| locate(text, at, Wrong::new(at, why)))?;
-    let mut parser = Parser { tokens, at: 0, graph: Graph::new() };
+    let lexed = lex(text).map_err(|(at, why)| locate_lexed(text, at, why))?;
+    let mut parser = Parser {
+        tokens: lexed.tokens,
+        open: lexed.open,
+        at: 0,
+        graph: Graph::new(),
+        places: Places::default(),
+        names: Vec::new(),
+    };
     loop {
         while parser.peek() == &Kind::Newline {
             parser.at += 1;
@@ -23,39 +32,38 @@ pub fn parse(text: &str) -> Result<Graph, ParseError> {
         if parser.peek() == &Kind::End {
             return Ok(parser.graph);
         }
-        let start = parser.here();
-        parser.statement().map_err(|wrong| locate(text, start, wrong))?;
+        parser.places = Places::new(parser.here());
+        parser.statement().map_err(|wrong| locate(text, parser.explained(text, wrong)))?;
     }
 }
 
 /// No element count, and no index, may be larger: it leaves room for every later sum in 64 bits.
 const LIMIT: i128 = 1 << 56;
 
-/// What is wrong, and at which byte; the start of the statement when only the graph knows.
+/// What is wrong, and at which byte.
 struct Wrong {
-    at: Option<usize>,
+    at: usize,
     message: String,
     refused: Option<GraphError>,
 }
 
 impl Wrong {
     fn new(at: usize, message: impl Into<String>) -> Self {
-        Self { at: Some(at), message: message.into(), refused: None }
+        Self { at, message: message.into(), refused: None }
     }
 }
 
-impl From<GraphError> for Wrong {
-    fn from(error: GraphError) -> Self {
-        Self { at: None, message: error.to_string(), refused: Some(error) }
-    }
+/// The error of a text that is not made of tokens.
+pub(super) fn locate_lexed(text: &str, at: usize, why: String) -> ParseError {
+    locate(text, Wrong::new(at, why))
 }
 
-fn locate(text: &str, start: usize, wrong: Wrong) -> ParseError {
-    let at = wrong.at.unwrap_or(start);
+fn locate(text: &str, wrong: Wrong) -> ParseError {
+    let at = wrong.at;
     let line_start = text[..at].rfind('\n').map_or(0, |n| n + 1);
     let line_end = text[at..].find('\n').map_or(text.len(), |n| at + n);
     ParseError {
-        line: text[..at].matches('\n').count() + 1,
+        line: line_of(text, at),
         column: text[line_start..at].chars().count() + 1,
         message: wrong.message,
         source_line: text[line_start..line_end].trim_end_matches('\r').into(),
@@ -63,10 +71,20 @@ fn locate(text: &str, start: usize, wrong: Wrong) -> ParseError {
     }
 }
 
+fn line_of(text: &str, at: usize) -> usize {
+    text[..at].matches('\n').count() + 1
+}
+
 struct Parser {
     tokens: Vec<Token>,
+    /// Brackets that nothing closes.
+    open: Vec<usize>,
     at: usize,
     graph: Graph,
+    /// Where the parts of the statement stand.
+    places: Places,
+    /// Tensors above, for hints.
+    names: Vec<String>,
 }
 
 impl Parser {
@@ -96,6 +114,30 @@ impl Parser {
         self.wrong(format!("expected {what}, found {}", self.peek().show()))
     }
 
+    /// As [`Self::expected`], where one of some words belongs.
+    fn expected_word<'w, T>(&self, what: &str, words: impl IntoIterator<Item = &'w str>) -> Result<T, Wrong> {
+        let meant = if let Kind::Word(w) | Kind::Quoted(w) = self.peek() { hint(w, words) } else { String::new() };
+        self.wrong(format!("expected {what}, found {}{meant}", self.peek().show()))
+    }
+
+    /// Adds which bracket is never closed: a statement then goes on where another one was meant to begin.
+    fn explained(&self, text: &str, mut wrong: Wrong) -> Wrong {
+        let token = self.tokens.iter().find(|t| t.at >= wrong.at).unwrap_or(&self.tokens[self.tokens.len() - 1]);
+        if let Some(open) = token.inside.filter(|open| self.open.contains(open))
+            && let bracket = &self.tokens[open]
+            && line_of(text, bracket.at) < line_of(text, wrong.at)
+        {
+            let line = line_of(text, bracket.at);
+            wrong.message.push_str(&format!("; the {} of line {line} is never closed", bracket.kind.show()));
+        }
+        wrong
+    }
+
+    /// What the graph refused, at the part of the statement that it names.
+    fn refused<T>(&self, result: Result<T, GraphError>) -> Result<T, Wrong> {
+        result.map_err(|error| Wrong { at: self.places.of(&error), message: error.to_string(), refused: Some(error) })
+    }
+
     /// Whether the next token is this sign; passes it if so.
     fn takes(&mut self, sign: &'static str) -> bool {
         let found = self.peek() == &Kind::Sign(sign);
@@ -115,7 +157,7 @@ impl Parser {
     }
 
     fn word(&mut self, word: &str) -> Result<(), Wrong> {
-        if self.takes_word(word) { Ok(()) } else { self.expected(&format!("`{word}`")) }
+        if self.takes_word(word) { Ok(()) } else { self.expected_word(&format!("`{word}`"), [word]) }
     }
 
     fn name(&mut self, what: &str) -> Result<String, Wrong> {
@@ -132,12 +174,25 @@ impl Parser {
     fn tensor(&mut self) -> Result<TensorId, Wrong> {
         let at = self.here();
         let name = self.name("the name of a tensor")?;
-        self.graph.find(&name).ok_or_else(|| Wrong::new(at, format!("there is no tensor `{name}` above")))
+        self.find(&name, at)
     }
 
-    fn tensors(&mut self) -> Result<Vec<TensorId>, Wrong> {
+    fn find(&self, name: &str, at: usize) -> Result<TensorId, Wrong> {
+        self.graph.find(name).ok_or_else(|| {
+            let meant = hint(name, self.names.iter().map(String::as_str));
+            Wrong::new(at, format!("there is no tensor `{name}` above{meant}"))
+        })
+    }
+
+    /// A tensor that is an operand.
+    fn operand(&mut self) -> Result<TensorId, Wrong> {
+        self.places.operands.push(self.here());
+        self.tensor()
+    }
+
+    fn operands(&mut self) -> Result<Vec<TensorId>, Wrong> {
         self.sign("(")?;
-        self.items(")", Self::tensor)
+        self.items(")", Self::operand)
     }
 
     fn dtype(&mut self) -> Result<DType, Wrong> {
@@ -147,8 +202,28 @@ impl Parser {
             self.at += 1;
             return Ok(dtype);
         }
-        let all: Vec<&str> = DType::ALL.iter().map(|d| d.name()).collect();
-        self.expected(&format!("an element type ({})", all.join(", ")))
+        // By the names of other systems.
+        const ELSEWHERE: [(&str, DType); 12] = [
+            ("double", DType::F64),
+            ("float64", DType::F64),
+            ("float", DType::F32),
+            ("float32", DType::F32),
+            ("bfloat16", DType::BF16),
+            ("half", DType::F16),
+            ("float16", DType::F16),
+            ("int", DType::I64),
+            ("int64", DType::I64),
+            ("long", DType::I64),
+            ("int32", DType::I32),
+            ("uint8", DType::U8),
+        ];
+        let all = DType::ALL.map(DType::name);
+        if let Kind::Word(w) = self.peek()
+            && let Some((_, meant)) = ELSEWHERE.iter().find(|e| e.0 == w)
+        {
+            return self.wrong(format!("expected an element type, found `{w}`; it is `{meant}`"));
+        }
+        self.expected_word(&format!("an element type ({})", all.join(", ")), all)
     }
 
     /// Items with commas between up to a closing sign; the opening one is passed already.
@@ -219,15 +294,20 @@ impl Parser {
         Ok(if negative { -size } else { size }.to_bits())
     }
 
-    fn list(&mut self) -> Result<Vec<usize>, Wrong> {
+    /// A list, whose items' places are kept.
+    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
+        self.places.list = Some(self.here());
         self.sign("[")?;
-        self.items("]", Self::size)
+        self.items("]", |p| {
+            p.places.items.push(p.here());
+            item(p)
+        })
     }
 
     /// A shape, whose elements can be counted.
     fn shape(&mut self) -> Result<Vec<usize>, Wrong> {
         let at = self.here();
-        let shape = self.list()?;
+        let shape = self.list(Self::size)?;
         countable(&shape, at)?;
         Ok(shape)
     }
@@ -236,15 +316,22 @@ impl Parser {
         if self.takes_word("return") {
             self.output()?;
         } else {
-            let name = self.name("a statement")?;
+            if self.peek() == &Kind::Sign("/") {
+                return self.wrong("expected a statement, found `/`; a comment starts with `#`");
+            }
+            let name = self.name("a statement: `name: kind type`, `name = operation` or `return name`")?;
             if self.takes(":") {
                 self.input(&name)?;
             } else if self.takes("=") {
                 let id = self.operation(&name)?;
-                countable(&self.graph.ty(id).shape, self.here())?;
+                countable(&self.graph.ty(id).shape, self.places.operation)?;
             } else {
-                return self.expected("`:` and the kind of an input, or `=` and an operation");
+                let meant = hint(&name, ["return"]);
+                return self
+                    .expected(&format!("`:` and the kind of an input, or `=` and an operation"))
+                    .map_err(|wrong: Wrong| Wrong { message: wrong.message + &meant, ..wrong });
             }
+            self.names.push(name);
         }
         match self.peek() {
             Kind::Newline | Kind::End => Ok(()),
@@ -254,209 +341,29 @@ impl Parser {
 
     fn output(&mut self) -> Result<(), Wrong> {
         let at = self.here();
+        self.places.name = at;
         let name = self.name("the name of a tensor or an output")?;
-        let tensor = if self.takes("=") {
-            self.tensor()?
-        } else {
-            self.graph.find(&name).ok_or_else(|| Wrong::new(at, format!("there is no tensor `{name}` above")))?
-        };
-        Ok(self.graph.output(&name, tensor)?)
+        let tensor = if self.takes("=") { self.tensor()? } else { self.find(&name, at)? };
+        let made = self.graph.output(&name, tensor);
+        self.refused(made)
     }
 
     fn input(&mut self, name: &str) -> Result<(), Wrong> {
-        let kind = match self.peek() {
-            Kind::Word(w) if w == "param" => InputKind::Parameter,
-            Kind::Word(w) if w == "input" => InputKind::Input,
-            Kind::Word(w) if w == "state" => InputKind::State,
-            _ => return self.expected("`param`, `input` or `state`"),
+        const KINDS: [(&str, InputKind); 3] =
+            [("param", InputKind::Parameter), ("input", InputKind::Input), ("state", InputKind::State)];
+        let found = KINDS.iter().find(|(word, _)| matches!(self.peek(), Kind::Word(w) if w == word));
+        let Some(&(_, kind)) = found else {
+            if self.peek() == &Kind::Sign("=") {
+                return self.wrong(format!("expected the kind of an input, found `=`; an operation is `{name} = …`"));
+            }
+            return self.expected_word("`param`, `input` or `state`", KINDS.map(|k| k.0));
         };
         self.at += 1;
         let dtype = self.dtype()?;
         let shape = self.shape()?;
-        self.graph.input(name, kind, TensorType::new(dtype, shape))?;
-        Ok(())
+        let made = self.graph.input(name, kind, TensorType::new(dtype, shape));
+        self.refused(made).map(drop)
     }
-
-    fn operation(&mut self, name: &str) -> Result<TensorId, Wrong> {
-        let at = self.here();
-        let Kind::Word(operation) = self.next() else {
-            return Err(Wrong::new(at, format!("expected an operation: {}", operations())));
-        };
-        match operation.as_str() {
-            "einsum" => self.einsum(name),
-            "concat" => {
-                let parts = self.tensors()?;
-                self.word("axis")?;
-                let axis = self.size()?;
-                let total = parts.iter().filter_map(|&p| self.graph.ty(p).shape.get(axis)).map(|&n| n as i128).sum();
-                bounded(total, at)?;
-                Ok(self.graph.view(name, View::Concat { axis }, &parts)?)
-            }
-            "reshape" | "permute" | "slice" | "broadcast" | "pad" | "roll" => {
-                let input = self.tensor()?;
-                let view = self.view(&operation)?;
-                Ok(self.graph.view(name, view, &[input])?)
-            }
-            kernel if Kernel::NAMES.contains(&kernel) => self.kernel(name, kernel, at),
-            _ => Err(Wrong::new(at, format!("there is no operation `{operation}`; there are {}", operations()))),
-        }
-    }
-
-    /// What follows the tensor of a view.
-    fn view(&mut self, operation: &str) -> Result<View, Wrong> {
-        Ok(match operation {
-            "reshape" => View::Reshape { shape: self.shape()? },
-            "broadcast" => View::Broadcast { shape: self.shape()? },
-            "permute" => View::Permute { axes: self.list()? },
-            "roll" => View::Roll { shifts: self.list()? },
-            "pad" => {
-                self.sign("[")?;
-                let margins = self.items("]", |p| {
-                    let before = p.size()?;
-                    p.sign(":")?;
-                    Ok((before, p.size()?))
-                })?;
-                self.word("value")?;
-                let value = self.float()?;
-                let (before, after) = margins.into_iter().unzip();
-                View::Pad { before, after, value }
-            }
-            _ => {
-                self.sign("[")?;
-                let ranges = self.items("]", Self::range)?;
-                View::Slice {
-                    starts: ranges.iter().map(|r| r.0).collect(),
-                    steps: ranges.iter().map(|r| r.1).collect(),
-                    shape: ranges.iter().map(|r| r.2).collect(),
-                }
-            }
-        })
-    }
-
-    /// Start, step and number of indices of `start:stop:step`.
-    fn range(&mut self) -> Result<(usize, i64, usize), Wrong> {
-        let at = self.here();
-        let start = self.size()?;
-        self.sign(":")?;
-        let stop = self.integer()?;
-        let step = if self.takes(":") { self.integer()? } else { 1 };
-        let (from, to, by) = (start as i128, i128::from(stop), i128::from(step));
-        bounded(from.abs() + to.abs() + by.abs(), at)?;
-        if by == 0 {
-            return Err(Wrong::new(at, "a step of 0 never reaches the stop"));
-        }
-        let count = if by > 0 { (to - from + by - 1).div_euclid(by) } else { (from - to - by - 1).div_euclid(-by) };
-        Ok((start, step, count.max(0) as usize))
-    }
-
-    /// The operands and settings of a kernel.
-    fn kernel(&mut self, name: &str, operation: &str, at: usize) -> Result<TensorId, Wrong> {
-        let operands = self.tensors()?;
-        let mut written = Vec::new();
-        let mut places = Vec::new();
-        while let Kind::Word(word) = self.peek().clone() {
-            places.push((word.clone(), self.here()));
-            self.at += 1;
-            let value = match self.peek() {
-                Kind::Integer(n) => {
-                    let n = *n;
-                    self.at += 1;
-                    Written::Integer(n)
-                }
-                Kind::Float(_) | Kind::Sign("-") => Written::Float(self.float()?),
-                Kind::Word(w) if matches!(w.as_str(), "inf" | "nan" | "bits") => Written::Float(self.float()?),
-                _ => Written::Nothing,
-            };
-            written.push((word, value));
-        }
-        let types: Vec<TensorType> = operands.iter().map(|&o| self.graph.ty(o).clone()).collect();
-        let mut settings = Settings::new(written);
-        let kernel = Kernel::read(operation, &types.iter().collect::<Vec<_>>(), &mut settings)
-            .map_err(|reason| Wrong::new(at, reason))?;
-        if let Some((word, reason)) = settings.left(operation) {
-            // Of a word that is given twice the second was left.
-            let at = places.iter().rfind(|(w, _)| w == word).map_or(at, |p| p.1);
-            return Err(Wrong::new(at, reason));
-        }
-        if kernel.fault().is_none() {
-            countable(&kernel.signature().result.shape, at)?;
-        }
-        Ok(self.graph.kernel(name, kernel, &operands)?)
-    }
-
-    fn einsum(&mut self, name: &str) -> Result<TensorId, Wrong> {
-        if let Kind::Quoted(spec) = self.peek().clone() {
-            return self.contraction(name, &spec);
-        }
-        let dtype = self.dtype()?;
-        let at = self.here();
-        let (labels, rank) = self.labels()?;
-        countable(&labels.iter().map(|l| l.extent).collect::<Vec<_>>(), at)?;
-        let monoid = self.monoid(labels.len() > rank)?;
-        let join = self.join(&labels, dtype)?;
-        let einsum = Einsum { labels, rank, accesses: join.accesses, join: join.expr, monoid, dtype };
-        Ok(self.graph.einsum(name, einsum, &join.inputs)?)
-    }
-
-    fn contraction(&mut self, name: &str, spec: &str) -> Result<TensorId, Wrong> {
-        let at = self.here();
-        self.at += 1;
-        let mut operands = Vec::new();
-        while !matches!(self.peek(), Kind::Newline | Kind::End) {
-            operands.push(self.tensor()?);
-        }
-        if operands.iter().any(|&o| self.graph.ty(o).dtype == DType::Bool) {
-            return Err(Wrong::new(at, "a contraction multiplies, which is not defined for bool; cast first"));
-        }
-        Ok(self.graph.contraction(name, spec, &operands)?)
-    }
-
-    /// The labels, and how many of them are the result's.
-    fn labels(&mut self) -> Result<(Vec<Label>, usize), Wrong> {
-        self.sign("(")?;
-        let mut labels = Vec::new();
-        let mut rank = None;
-        loop {
-            if self.takes(")") {
-                let rank = rank.unwrap_or(labels.len());
-                return Ok((labels, rank));
-            }
-            if rank.is_none() && self.takes("|") {
-                rank = Some(labels.len());
-                continue;
-            }
-            if !labels.is_empty() && rank != Some(labels.len()) {
-                self.sign(",")?;
-            }
-            let name = self.name("a label")?;
-            self.sign(":")?;
-            labels.push(Label::new(name, self.size()?));
-        }
-    }
-
-    fn monoid(&mut self, folds: bool) -> Result<Monoid, Wrong> {
-        if self.takes_word("map") {
-            self.at -= usize::from(folds);
-            return if folds { self.wrong("`map` folds nothing, but labels stand after `|`") } else { Ok(Monoid::Sum) };
-        }
-        if let Kind::Word(w) = self.peek()
-            && let Some(monoid) = Monoid::OF_EINSUMS.into_iter().find(|m| m.name() == w)
-        {
-            self.at += 1;
-            return Ok(monoid);
-        }
-        self.expected("how to fold: map, sum, max, min, prod, moments or softmax")
-    }
-}
-
-/// The words that start an operation.
-fn operations() -> String {
-    let all: Vec<&str> = ["einsum", "reshape", "permute", "slice", "broadcast", "concat", "pad", "roll"]
-        .into_iter()
-        .chain(Kernel::NAMES.iter().copied())
-        .collect();
-    let (last, rest) = all.split_last().expect("there are operations");
-    format!("{} and {last}", rest.join(", "))
 }
 
 fn bounded(value: i128, at: usize) -> Result<(), Wrong> {

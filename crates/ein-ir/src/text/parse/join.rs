@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::{Parser, Wrong, bounded};
 use crate::dtype::DType;
 use crate::einsum::{Access, Affine, Label};
-use crate::expr::{Binary, Expr, ExprError, Literal, RowId, Unary};
+use crate::expr::{Binary, Expr, ExprError, Literal, Row, RowId, Unary};
 use crate::graph::TensorId;
 use crate::text::lexer::Kind;
+use crate::text::nearest::{hint, hint_or};
 use crate::text::print::default_float;
 use crate::text::{COMPARISON, Notation, SIGN, notation};
 
@@ -26,16 +27,24 @@ struct Scope<'p> {
     einsum: DType,
     /// Whether operands are listed, and so not numbered as they are read.
     listed: bool,
+    /// Whether tensors stand alone, without indices.
+    bare: bool,
     lets: BTreeMap<String, RowId>,
     join: Join,
     depth: usize,
 }
 
-impl Parser {
-    /// `value` or `{ of …; let …; value }`.
-    pub(super) fn join(&mut self, labels: &[Label], einsum: DType) -> Result<Join, Wrong> {
+impl<'p> Scope<'p> {
+    fn new(labels: &'p [Label], einsum: DType, bare: bool) -> Self {
         let join = Join { inputs: vec![], accesses: vec![], expr: Expr::new() };
-        let mut scope = Scope { labels, einsum, listed: false, lets: BTreeMap::new(), join, depth: 0 };
+        Self { labels, einsum, listed: false, bare, lets: BTreeMap::new(), join, depth: 0 }
+    }
+}
+
+impl Parser {
+    /// `value` or `{ of …; let …; value }`; `bare` where tensors stand alone.
+    pub(super) fn join(&mut self, labels: &[Label], einsum: DType, bare: bool) -> Result<Join, Wrong> {
+        let mut scope = Scope::new(labels, einsum, bare);
         let block = self.takes("{");
         if block {
             self.bindings(&mut scope)?;
@@ -52,11 +61,12 @@ impl Parser {
     }
 
     fn bindings(&mut self, scope: &mut Scope) -> Result<(), Wrong> {
-        if self.takes_word("of") {
+        if !scope.bare && self.takes_word("of") {
             scope.listed = true;
             loop {
-                let tensor = self.tensor()?;
-                let access = self.access(scope.labels)?;
+                let tensor = self.operand()?;
+                let (access, places) = self.access(scope.labels)?;
+                self.places.axes.push(places);
                 scope.join.inputs.push(tensor);
                 scope.join.accesses.push(access);
                 if self.takes(";") {
@@ -80,10 +90,15 @@ impl Parser {
         Ok(())
     }
 
-    /// The indices in brackets behind a tensor.
-    fn access(&mut self, labels: &[Label]) -> Result<Access, Wrong> {
+    /// The indices in brackets behind a tensor, and where each stands.
+    fn access(&mut self, labels: &[Label]) -> Result<(Access, Vec<usize>), Wrong> {
         self.sign("[")?;
-        Ok(Access { axes: self.items("]", |p| p.affine(labels))? })
+        let mut places = Vec::new();
+        let axes = self.items("]", |p| {
+            places.push(p.here());
+            p.affine(labels)
+        })?;
+        Ok((Access { axes }, places))
     }
 
     fn affine(&mut self, labels: &[Label]) -> Result<Affine, Wrong> {
@@ -127,7 +142,8 @@ impl Parser {
         let name = self.name("a label or a number")?;
         labels.iter().position(|l| l.name == name).ok_or_else(|| {
             let all: Vec<&str> = labels.iter().map(|l| l.name.as_str()).collect();
-            Wrong::new(at, format!("there is no label `{name}` among [{}]", all.join(", ")))
+            let meant = hint(&name, all.iter().copied());
+            Wrong::new(at, format!("there is no label `{name}` among [{}]{meant}", all.join(", ")))
         })
     }
 
@@ -152,8 +168,12 @@ impl Parser {
             let Some((function, turned)) = self.infix_sign(level) else { return Ok(left) };
             let right = self.infix(scope, level + 1)?;
             let (a, b) = if turned { (right, left) } else { (left, right) };
-            left = scope.join.expr.binary(function, a, b).map_err(|e| mistyped(at, &e))?;
+            left = scope.join.expr.binary(function, a, b).map_err(|e| scope.mistyped(at, &e))?;
             if level == COMPARISON {
+                let again = self.here();
+                if self.infix_sign(level).is_some() {
+                    return Err(Wrong::new(again, "comparisons do not chain; join two of them with `&&`"));
+                }
                 return Ok(left);
             }
         }
@@ -194,7 +214,8 @@ impl Parser {
         scope.depth += 1;
         let row = self.prefix(scope);
         scope.depth -= 1;
-        scope.join.expr.unary(function, row?).map_err(|e| mistyped(at, &e))
+        let row = row?;
+        scope.join.expr.unary(function, row).map_err(|e| scope.mistyped(at, &e))
     }
 
     fn primary(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
@@ -226,24 +247,54 @@ impl Parser {
                     self.at += 1;
                     self.call(scope, &w, at)
                 }
-                _ => {
-                    self.at += 1;
-                    let known = scope.lets.get(&w).copied();
-                    known.ok_or_else(|| {
-                        let hint = format!("`{w}` is not named by a `let`; a tensor is read as `{w}[…]`");
-                        Wrong::new(at, hint)
-                    })
-                }
+                _ => self.bare(scope, &w, at),
             },
             _ => self.expected("a value"),
         }
+    }
+
+    /// A name that nothing follows: of a row, or of a tensor where those stand alone.
+    fn bare(&mut self, scope: &mut Scope, name: &str, at: usize) -> Result<RowId, Wrong> {
+        self.at += 1;
+        if let Some(&row) = scope.lets.get(name) {
+            return Ok(row);
+        }
+        if scope.bare {
+            let tensor = self.find(name, at)?;
+            let access = self.aligned(tensor, scope.labels);
+            return self.reads(scope, tensor, access, vec![], at);
+        }
+        let message = if self.graph.find(name).is_some() {
+            format!("a tensor is read at indices, as in `{name}[…]`, one for each axis")
+        } else {
+            let all = scope.lets.keys().map(String::as_str).chain(self.names.iter().map(String::as_str));
+            let meant = hint_or(name, all, &format!("a tensor is read as `{name}[…]`"));
+            format!("`{name}` is not named by a `let`{meant}")
+        };
+        Err(Wrong::new(at, message))
     }
 
     /// `tensor[indices]`.
     fn read(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
         let at = self.here();
         let tensor = self.tensor()?;
-        let access = self.access(scope.labels)?;
+        if scope.bare {
+            let why = "in `map` a tensor stands alone, without indices; with them, write `einsum f32 (i: 4) map x[i]`";
+            return Err(Wrong::new(self.here(), why));
+        }
+        let (access, places) = self.access(scope.labels)?;
+        self.reads(scope, tensor, access, places, at)
+    }
+
+    /// A row that reads a tensor: as an operand that is known, or as a new one.
+    fn reads(
+        &mut self,
+        scope: &mut Scope,
+        tensor: TensorId,
+        access: Access,
+        places: Vec<usize>,
+        at: usize,
+    ) -> Result<RowId, Wrong> {
         let join = &mut scope.join;
         let known = (0..join.inputs.len()).find(|&n| join.inputs[n] == tensor && join.accesses[n] == access);
         let n = match known {
@@ -252,6 +303,8 @@ impl Parser {
                 return Err(Wrong::new(at, "this read is not among those listed with `of`"));
             }
             None => {
+                self.places.operands.push(at);
+                self.places.axes.push(places);
                 join.inputs.push(tensor);
                 join.accesses.push(access);
                 join.inputs.len() - 1
@@ -296,19 +349,40 @@ impl Parser {
             Err(Wrong::new(at, format!("`{function}` takes {n} values, not {found}")))
         };
         let expr = &mut scope.join.expr;
-        let row = match (unary, binary, arguments.as_slice()) {
+        let made = match (unary, binary, arguments.as_slice()) {
             (Some(f), _, &[a]) => expr.unary(f, a),
             (Some(_), ..) => return wants(1),
             (_, Some(f), &[a, b]) => expr.binary(f, a, b),
             (_, Some(_), _) => return wants(2),
             _ if function != "select" => {
-                let message = format!("there is no function `{function}`; a tensor is read as `{function}[…]`");
-                return Err(Wrong::new(at, message));
+                return Err(Wrong::new(at, self.no_function(function)));
             }
             (_, _, &[c, a, b]) => expr.select(c, a, b),
             _ => return wants(3),
         };
-        row.map_err(|e| mistyped(at, &e))
+        made.map_err(|e| scope.mistyped(at, &e))
+    }
+}
+
+impl Parser {
+    fn no_function(&self, name: &str) -> String {
+        let binary = Binary::ALL.into_iter().filter_map(|f| match notation(f) {
+            Notation::Call(name) => Some(name),
+            Notation::Infix(..) => None,
+        });
+        let all: Vec<&str> =
+            Unary::ALL.map(Unary::name).into_iter().chain(binary).chain(["select", "cast", "index"]).collect();
+        let meant = match name {
+            "relu" => "; it is max(x, 0.0)".into(),
+            "where" => "; it is `select`".into(),
+            "square" => "; it is x * x".into(),
+            "sum" | "mean" | "prod" | "any" | "all" => {
+                "; to fold, list labels after `|`: einsum f32 (| i: 4) sum x[i]".into()
+            }
+            _ if self.graph.find(name).is_some() => format!("; the tensor is read as `{name}[…]`"),
+            _ => hint_or(name, all.iter().copied(), &format!("there are {}", all.join(", "))),
+        };
+        format!("there is no function `{name}`{meant}")
     }
 }
 
@@ -317,8 +391,40 @@ impl Scope<'_> {
         let dtype = parser.graph.ty(self.join.inputs[n]).dtype;
         self.join.expr.push_operand(n, dtype)
     }
-}
 
-fn mistyped(at: usize, error: &ExprError) -> Wrong {
-    Wrong::new(at, error.to_string())
+    /// Why a function does not take its arguments, and what would work.
+    fn mistyped(&self, at: usize, error: &ExprError) -> Wrong {
+        let message = match error {
+            ExprError::Mixed { operation, left, right } => {
+                let rows = self.join.expr.rows();
+                // The row just before is the one that was read last.
+                let number = rows.last().filter(|(row, dtype)| matches!(row, Row::Const(_)) && dtype == right);
+                let written = match number {
+                    Some((Row::Const(Literal::Int(n)), _)) if left.is_float() => Some(format!("{n}.0")),
+                    Some((Row::Const(Literal::Int(n)), _)) => Some(n.to_string()),
+                    Some((Row::Const(Literal::Float(bits)), _)) if left.is_float() => {
+                        Some(format!("{:?}", f64::from_bits(*bits)))
+                    }
+                    _ => None,
+                };
+                let default = if left.is_float() { default_float(self.einsum) } else { DType::I64 };
+                let typed = if *left == default { String::new() } else { format!(":{left}") };
+                let fix = written.map_or("cast one of them".into(), |n| format!("write the number as `{n}{typed}`"));
+                format!("`{operation}` takes two values of one type, not {left} and {right}; {fix}")
+            }
+            ExprError::Undefined { operation, dtype } => match operation.as_str() {
+                "select" => format!("`select` chooses by a bool, not by {dtype}; compare, as in `x[i] > 0.0`"),
+                "not" | "and" | "or" => {
+                    format!("`{operation}` is of bools, not of {dtype}; compare, as in `x[i] > 0.0`")
+                }
+                _ if *dtype == DType::Bool => {
+                    format!("{error}; use `&&`, `||` and `!`, or `cast<i64>(…)`")
+                }
+                _ if dtype.is_float() => format!("{error}; it is of integers"),
+                _ => format!("{error}; `cast<f32>(…)` makes a float of it"),
+            },
+            ExprError::Forward { .. } => error.to_string(),
+        };
+        Wrong::new(at, message)
+    }
 }
