@@ -25,7 +25,7 @@ Exit codes:
   1  a run failed
   2  the request cannot be understood, or what it names cannot be read or written
   3  the computation does not fit the memory
-  4  the result differs from the reference";
+  4  the result differs from the reference, or a text from its layout";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -51,6 +51,13 @@ pub enum Command {
         after_help = "Example:\n  ein simulate --workload llama-7b-block:1x4096 --machine dgx-1v --trace trace.json"
     )]
     Simulate(Simulate),
+    /// Lay out graphs in text form: prints them, or writes them back
+    #[command(
+        after_help = "Comments and blank lines stay, and no meaning changes.\n\nExamples:\n  ein format graph.ein\n  \
+                      ein format --write graph.ein other.ein\n  ein format --check graph.ein\n  \
+                      ein format - < graph.ein"
+    )]
+    Format(Format),
     /// List or draw machines
     #[command(
         subcommand,
@@ -215,6 +222,20 @@ pub struct Simulate {
     /// Machine and plan.
     #[command(flatten)]
     pub asked: Asked,
+}
+
+/// `ein format`.
+#[derive(Debug, Args)]
+pub struct Format {
+    /// Graphs in text form; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<String>,
+    /// Write each file back instead of printing it
+    #[arg(long, conflicts_with = "check")]
+    pub write: bool,
+    /// Only say whether each is laid out: exit code 4 if one is not
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// `--objective`.

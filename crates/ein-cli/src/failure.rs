@@ -14,7 +14,7 @@ pub enum Failure {
     /// The computation does not fit the machine (exit code 3).
     #[error("{0}")]
     DoesNotFit(String),
-    /// The result differs from the reference (exit code 4).
+    /// The result differs from the reference, or a text from its layout (exit code 4).
     #[error("{0}")]
     Differs(String),
 }

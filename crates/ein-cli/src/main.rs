@@ -1,8 +1,9 @@
-//! The `ein` command: `run`, `plan`, `explain`, `simulate`, `machine`.
+//! The `ein` command: `run`, `plan`, `explain`, `simulate`, `format`, `machine`.
 
 mod args;
 mod asked;
 mod failure;
+mod format_command;
 mod images;
 mod machine_command;
 mod output;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         args::Command::Plan(plan) => plan_command::plan(plan),
         args::Command::Explain(explain) => plan_command::explain(explain),
         args::Command::Simulate(simulate) => plan_command::simulate(simulate),
+        args::Command::Format(format) => format_command::format(format),
         args::Command::Machine(machine) => machine_command::machine(machine),
     };
     match result {

@@ -378,14 +378,24 @@ fn graphs_that_are_wrong() {
         let parts: Vec<&str> = [place_of.as_str(), caret.as_str()].iter().chain(parts).copied().collect();
         place.check(&format!("plan {name}"), 2, &parts);
     };
-    check("operation.ein", "x: input f32[8]\ny = frob x\nreturn y\n", (2, 5), &["`frob`", "einsum, reshape"]);
+    check("operation.ein", "x: input f32[8]\ny = frob x\nreturn y\n", (2, 5), &["`frob`", "einsum, map, reshape"]);
     check("tensor.ein", "x: input f32[8]\ny = reshape z [8]\nreturn y\n", (2, 13), &["no tensor `z`"]);
     check("syntax.ein", "x: input f32[8]\ny = einsum f32 (i: 8) map x[i] * )\n", (2, 34), &["found `)`"]);
-    check("bracket.ein", "x: input f32[8\ny = reshape x [8]\n", (2, 1), &["expected `,` or `]`"]);
+    check(
+        "bracket.ein",
+        "x: input f32[8\ny = reshape x [8]\n",
+        (2, 1),
+        &["expected `,` or `]`", "the `[` of line 1 is never closed"],
+    );
     check("dtype.ein", "x: input f33[8]\nreturn x\n", (1, 10), &["f33"]);
-    check("sizes.ein", "x: input f32[2, 3]\nw: param f32[4, 5]\ny = einsum \"ik,kj->ij\" x w\n", (3, 1), &["`k` is 3"]);
-    check("beyond.ein", "x: input f32[8]\ny = einsum f32 (i: 8) map x[i + 1]\n", (2, 1), &["`x` is f32[8]", "1 to 8"]);
-    check("no-value.ein", "x: input f32[0]\ny = einsum f32 (| j: 0) max x[j]\n", (2, 1), &["`j` of extent 0"]);
+    check(
+        "sizes.ein",
+        "x: input f32[2, 3]\nw: param f32[4, 5]\ny = einsum \"ik,kj->ij\" x w\n",
+        (3, 26),
+        &["`k` is 3"],
+    );
+    check("beyond.ein", "x: input f32[8]\ny = einsum f32 (i: 8) map x[i + 1]\n", (2, 29), &["`x` is f32[8]", "1 to 8"]);
+    check("no-value.ein", "x: input f32[0]\ny = einsum f32 (| j: 0) max x[j]\n", (2, 19), &["`j` of extent 0"]);
     check("twice.ein", "x: input f32[8]\nx: input f32[9]\nreturn x\n", (2, 1), &["`x` is taken"]);
     check("negative.ein", "x: input f32[-4]\nreturn x\n", (1, 14), &["expected a size"]);
     check("huge.ein", "x: input f32[4294967296, 4294967296]\nreturn x\n", (1, 13), &["elements"]);
@@ -403,6 +413,27 @@ fn graphs_that_are_wrong() {
     place.file("deep.ein", &deep);
     place.check("plan deep.ein", 2, &["deep.ein: line 2", "64 levels"]);
     assert!(place.stderr().len() < 1000, "{}", place.stderr());
+}
+
+#[test]
+fn texts_are_laid_out() {
+    let place = Place::new();
+    let (loose, tidy) = ("x:input f32[ 8 ] # as given\nreturn x", "x: input f32[8]  # as given\nreturn x\n");
+    place.file("loose.ein", loose);
+    place.file("tidy.ein", tidy);
+    assert_eq!(place.check("format loose.ein", 0, &[]), tidy);
+    assert_eq!(place.check("format tidy.ein", 0, &[]), tidy);
+    assert_eq!(place.read("loose.ein"), loose);
+    place.check("format --check tidy.ein", 0, &[]);
+    place.check("format --check tidy.ein loose.ein", 4, &["loose.ein: line 1 ", "`ein format --write loose.ein`"]);
+    assert_eq!(place.check("format --write loose.ein tidy.ein", 0, &[]), "");
+    assert_eq!(place.read("loose.ein"), tidy);
+    place.file("wrong.ein", "x: input f32[8\n");
+    place.check("format --write wrong.ein", 2, &["wrong.ein: line 2", "never closed"]);
+    assert_eq!(place.read("wrong.ein"), "x: input f32[8\n");
+    place.check("format missing.ein", 2, &["missing.ein", "No such file"]);
+    place.check("format", 2, &["FILE"]);
+    place.check("format --write --check tidy.ein", 2, &["cannot be used with"]);
 }
 
 #[test]

@@ -16,69 +16,13 @@
 //! [`parse`] of what [`print()`] gives is the same graph, row for row. (The one exception is a graph whose
 //! sizes do not fit: an element count or an index beyond 2⁵⁶ is refused.)
 //!
+//! `docs/language.md` teaches the language.
+//!
 //! # Grammar
 //!
-//! A statement ends with its line; inside brackets of any kind a line may be broken. `#` starts a comment.
+#![doc = concat!("```text\n", include_str!("text/grammar.ebnf"), "```")]
 //!
-//! ```text
-//! graph      = { [ statement ] newline } ;
-//! statement  = name ":" ( "param" | "input" | "state" ) type
-//!            | name "=" operation
-//!            | "return" [ name "=" ] name ;           the output has the tensor's name unless it is given one
-//! type       = dtype list ;
-//! dtype      = "f64" | "f32" | "bf16" | "f16" | "i64" | "i32" | "u8" | "bool" ;
-//! list       = "[" [ integer { "," integer } ] "]" ;
-//! operation  = "einsum" dtype "(" [ labels ] [ "|" labels ] ")" monoid join
-//!            | "einsum" string name { name }          a contraction: einsum "ik,kj->ij" x w
-//!            | "reshape" name list                    the new shape
-//!            | "permute" name list                    axis n of the result is axis list[n]
-//!            | "slice" name "[" [ range { "," range } ] "]"
-//!            | "broadcast" name list                  the new shape
-//!            | "concat" "(" name { "," name } ")" "axis" integer
-//!            | "pad" name "[" [ margin { "," margin } ] "]" "value" number
-//!            | "roll" name list                       the shifts
-//!            | kernel "(" name { "," name } ")" { setting } ;
-//! kernel     = "attention" | "gather" | "gather_along" | "scatter" | "scatter_along" | "top" | "scan" ;
-//! setting    = identifier [ number ] ;               which there are, each kernel's documentation says
-//! labels     = name ":" integer { "," name ":" integer } ;   before "|" the result's axes, after it the folded
-//! monoid     = "map" | "sum" | "max" | "min" | "prod" | "moments" | "softmax" ;     "map" folds nothing
-//! range      = integer ":" integer [ ":" integer ] ;  start, stop, step; stop is excluded and, for a negative
-//!                                                     step, may be negative: it never counts from the end
-//! margin     = integer ":" integer ;                  elements before and after
-//! join       = value | "{" [ "of" read { "," read } ";" ] { "let" name "=" value ";" } value "}" ;
-//! read       = name "[" [ affine { "," affine } ] "]" ;
-//! affine     = term { ( "+" | "-" ) term } ;
-//! term       = [ "-" ] ( integer [ "*" name ] | name ) ;
-//! value      = or ;
-//! or         = and { "||" and } ;
-//! and        = comparison { "&&" comparison } ;
-//! comparison = either [ ( "<" | "<=" | "==" | "!=" | ">" | ">=" ) either ] ;
-//! either     = differ { "|" differ } ;                of integers, bit by bit
-//! differ     = both { "^" both } ;
-//! both       = shift { "&" shift } ;
-//! shift      = sum { ( "<<" | ">>" ) sum } ;
-//! sum        = product { ( "+" | "-" ) product } ;
-//! product    = sign { ( "*" | "/" | "%" ) sign } ;
-//! sign       = ( "-" | "!" ) sign | primary ;         "-" before a number makes it a negative number
-//! primary    = read | name | "$" integer | number [ ":" dtype ] | "true" | "false" | "(" value ")"
-//!            | "index" "(" name ")"                   the index of a label
-//!            | "cast" "<" dtype ">" "(" value ")"
-//!            | "select" "(" value "," value "," value ")"
-//!            | ( "max" | "min" | "pow" | "fmod" | "atan2" | "copysign" ) "(" value "," value ")"
-//!            | unary "(" value ")" ;
-//! unary      = "exp" | "exp2" | "expm1" | "log" | "log2" | "log10" | "log1p" | "sqrt" | "rsqrt"
-//!            | "sin" | "cos" | "tan" | "asin" | "acos" | "atan"
-//!            | "sinh" | "cosh" | "tanh" | "asinh" | "acosh" | "atanh" | "erf" | "erfc" | "erfinv" | "sigmoid"
-//!            | "floor" | "ceil" | "round" | "trunc" | "neg" | "abs" | "not" ;
-//! number     = [ "-" ] ( integer | float | "inf" | "nan" | "bits" "(" integer ")" ) ;
-//! integer    = [ "-" ] digit { digit } ;
-//! float      = digit { digit } [ "." digit { digit } ] [ "e" [ "+" | "-" ] digit { digit } ] ;
-//! name       = identifier | string ;
-//! identifier = ( letter | "_" ) { letter | digit | "_" | "." } ;
-//! string     = '"' { any but '"' and "\" | "\n" | "\t" | "\r" | '\"' | "\\" | "\u{" hex "}" } '"' ;
-//! ```
-//!
-//! * Any text may be a name in quotes. `return`, `let`, `of`, `true`, `false`, `inf`, `nan` need them.
+//! * Any text may be a name in quotes. `return`, `let`, `of`, `true`, `false`, `inf`, `nan`, `bits` need them.
 //! * Reads of one tensor at equal indices are one operand; operands are numbered as they first occur. `of`
 //!   lists them instead, and `$n` is then operand `n`: for operands that are not read, or twice the same.
 //! * A value pushes its rows of the expression in the order of evaluation, left to right and inside out. `let`
@@ -90,6 +34,8 @@
 #[cfg(test)]
 mod error_tests;
 mod format;
+#[cfg(test)]
+mod grammar_tests;
 mod lexer;
 mod nearest;
 mod parse;
@@ -193,6 +139,9 @@ fn notation(function: Binary) -> Notation {
         Binary::Copysign => Notation::Call("copysign"),
     }
 }
+
+/// The grammar, in EBNF.
+pub const GRAMMAR: &str = include_str!("text/grammar.ebnf");
 
 /// Words that a name can only be in quotes.
 const RESERVED: [&str; 8] = ["return", "let", "of", "true", "false", "inf", "nan", "bits"];

@@ -10,6 +10,7 @@ use places::Places;
 
 mod einsum;
 mod elementwise;
+mod elsewhere;
 mod join;
 mod operation;
 mod places;
@@ -202,27 +203,12 @@ impl Parser {
             self.at += 1;
             return Ok(dtype);
         }
-        // By the names of other systems.
-        const ELSEWHERE: [(&str, DType); 12] = [
-            ("double", DType::F64),
-            ("float64", DType::F64),
-            ("float", DType::F32),
-            ("float32", DType::F32),
-            ("bfloat16", DType::BF16),
-            ("half", DType::F16),
-            ("float16", DType::F16),
-            ("int", DType::I64),
-            ("int64", DType::I64),
-            ("long", DType::I64),
-            ("int32", DType::I32),
-            ("uint8", DType::U8),
-        ];
-        let all = DType::ALL.map(DType::name);
         if let Kind::Word(w) = self.peek()
-            && let Some((_, meant)) = ELSEWHERE.iter().find(|e| e.0 == w)
+            && let Some(meant) = elsewhere::of(&elsewhere::TYPES, w)
         {
-            return self.wrong(format!("expected an element type, found `{w}`; it is `{meant}`"));
+            return self.wrong(format!("expected an element type, found `{w}`; it is {meant}"));
         }
+        let all = DType::ALL.map(DType::name);
         self.expected_word(&format!("an element type ({})", all.join(", ")), all)
     }
 
@@ -328,7 +314,7 @@ impl Parser {
             } else {
                 let meant = hint(&name, ["return"]);
                 return self
-                    .expected(&format!("`:` and the kind of an input, or `=` and an operation"))
+                    .expected("`:` and the kind of an input, or `=` and an operation")
                     .map_err(|wrong: Wrong| Wrong { message: wrong.message + &meant, ..wrong });
             }
             self.names.push(name);

@@ -17,7 +17,7 @@ fn round(graph: &Graph) {
 }
 
 /// Every operation in the form in which it is printed.
-const CANONICAL: &str = r#"x: input f32[8, 16]
+pub(super) const CANONICAL: &str = r#"x: input f32[8, 16]
 w: param f32[16, 4]
 "a name: with = everything, \"\\\n\u{7} π": state bf16[]
 "return": input f32[2, 3, 5]
@@ -39,7 +39,7 @@ back = einsum f32 (b: 8, k: 4) map x[-b + 7, 2*k - 0 + 1]
 "#;
 
 /// The rest of it.
-const CANONICAL_2: &str = r#"x: input f32[8, 16]
+pub(super) const CANONICAL_2: &str = r#"x: input f32[8, 16]
 h: input bf16[4]
 i: input i64[3]
 t: param f32[100, 16]

@@ -183,10 +183,14 @@ impl Lines {
                 }
             }
             Doc::Join { before, items, end } => {
-                before.iter().for_each(|doc| self.put(doc, indent, 1));
+                for doc in before {
+                    self.put(doc, indent, 1);
+                }
                 self.out.push_str("{\n");
                 self.begun = false;
-                items.iter().for_each(|item| self.item(item, indent + STEP));
+                for item in items {
+                    self.item(item, indent + STEP);
+                }
                 self.comments(end, indent + STEP);
                 self.indent(indent);
                 self.out.push('}');
@@ -217,7 +221,11 @@ impl Lines {
                 }
                 self.out.push('\n');
             }
-            _ => items.iter().for_each(|item| self.item(item, indent)),
+            _ => {
+                for item in items {
+                    self.item(item, indent);
+                }
+            }
         }
         self.begun = true;
     }

@@ -1,11 +1,15 @@
 //! From text to einsums: labels, monoid and the string of a contraction. The join is read in `join`.
 
+use super::elsewhere;
 use super::{Parser, Wrong, countable};
 use crate::dtype::DType;
 use crate::einsum::{Einsum, Label};
 use crate::graph::TensorId;
 use crate::monoid::Monoid;
 use crate::text::lexer::Kind;
+
+/// A label, with its extent if that is given.
+type Written = (String, Option<usize>);
 
 impl Parser {
     /// What follows the word `einsum`.
@@ -46,7 +50,7 @@ impl Parser {
     }
 
     /// The labels, with their extents where given, and how many of them are the result's.
-    fn labels(&mut self) -> Result<(Vec<(String, Option<usize>)>, usize), Wrong> {
+    fn labels(&mut self) -> Result<(Vec<Written>, usize), Wrong> {
         self.sign("(")?;
         let mut labels = Vec::new();
         let mut rank = None;
@@ -71,8 +75,8 @@ impl Parser {
     }
 
     /// Labels without an extent get that of the first axis that is read at the label alone.
-    fn sized(&self, labels: Vec<(String, Option<usize>)>) -> Result<Vec<Label>, Wrong> {
-        let sized = |(n, (name, extent)): (usize, (String, Option<usize>))| {
+    fn sized(&self, labels: Vec<Written>) -> Result<Vec<Label>, Wrong> {
+        let sized = |(n, (name, extent)): (usize, Written)| {
             let extent = extent.or_else(|| self.extent_of(&name)).ok_or_else(|| {
                 let why = format!("the extent of `{name}` is not given, and no axis is read at `{name}` alone");
                 Wrong::new(self.places.labels[n].1, format!("{why}; write `{name}: 4`"))
@@ -114,18 +118,10 @@ impl Parser {
             self.at += 1;
             return Ok(monoid);
         }
-        const ELSEWHERE: [(&str, Monoid); 6] = [
-            ("add", Monoid::Sum),
-            ("product", Monoid::Prod),
-            ("mean", Monoid::Moments),
-            ("var", Monoid::Moments),
-            ("any", Monoid::Max),
-            ("all", Monoid::Min),
-        ];
         if let Kind::Word(w) = self.peek()
-            && let Some((_, meant)) = ELSEWHERE.iter().find(|e| e.0 == w)
+            && let Some(meant) = elsewhere::of(&elsewhere::FOLDS, w)
         {
-            return self.wrong(format!("expected how to fold, found `{w}`; it is `{meant}`"));
+            return self.wrong(format!("expected how to fold, found `{w}`; it is {meant}"));
         }
         let all = Monoid::OF_EINSUMS.map(Monoid::name).into_iter().chain(["map"]);
         self.expected_word("how to fold: map, sum, max, min, prod, moments or softmax", all)

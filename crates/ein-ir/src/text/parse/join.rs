@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::elsewhere;
 use super::{Parser, Wrong, bounded};
 use crate::dtype::DType;
 use crate::einsum::{Access, Affine, Label};
@@ -372,15 +373,10 @@ impl Parser {
         });
         let all: Vec<&str> =
             Unary::ALL.map(Unary::name).into_iter().chain(binary).chain(["select", "cast", "index"]).collect();
-        let meant = match name {
-            "relu" => "; it is max(x, 0.0)".into(),
-            "where" => "; it is `select`".into(),
-            "square" => "; it is x * x".into(),
-            "sum" | "mean" | "prod" | "any" | "all" => {
-                "; to fold, list labels after `|`: einsum f32 (| i: 4) sum x[i]".into()
-            }
-            _ if self.graph.find(name).is_some() => format!("; the tensor is read as `{name}[…]`"),
-            _ => hint_or(name, all.iter().copied(), &format!("there are {}", all.join(", "))),
+        let meant = match elsewhere::of(&elsewhere::FUNCTIONS, name) {
+            Some(here) => format!("; it is {here}"),
+            None if self.graph.find(name).is_some() => format!("; the tensor is read as `{name}[…]`"),
+            None => hint_or(name, all.iter().copied(), &format!("there are {}", all.join(", "))),
         };
         format!("there is no function `{name}`{meant}")
     }

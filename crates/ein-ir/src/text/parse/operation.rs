@@ -1,5 +1,6 @@
 //! From text to views and kernels.
 
+use super::elsewhere;
 use super::{Parser, Wrong, bounded, countable};
 use crate::graph::{TensorId, TensorType};
 use crate::kernel::{Kernel, Settings, Written};
@@ -9,30 +10,6 @@ use crate::view::View;
 
 /// The words that start an operation that is no kernel.
 const OTHERS: [&str; 9] = ["einsum", "map", "reshape", "permute", "slice", "broadcast", "concat", "pad", "roll"];
-
-/// What other systems call an operation, and what it is here.
-const ELSEWHERE: [(&str, &str); 20] = [
-    ("transpose", "`permute`"),
-    ("view", "`reshape`"),
-    ("expand", "`broadcast`"),
-    ("cat", "`concat`"),
-    ("stack", "`concat`, of parts that are reshaped"),
-    ("flip", "`slice` with a step of -1"),
-    ("matmul", "`einsum`, such as einsum \"ik,kj->ij\" x w"),
-    ("mm", "`einsum`, such as einsum \"ik,kj->ij\" x w"),
-    ("dot", "`einsum`, such as einsum \"i,i->\" x y"),
-    ("conv", "an `einsum` that reads x[2*o + r]"),
-    ("softmax", "an `einsum` that folds with softmax, and a map"),
-    ("sum", "an `einsum` that folds with sum"),
-    ("max", "an `einsum` that folds with max, or a map of two values"),
-    ("mean", "an `einsum` that folds with moments"),
-    ("relu", "a map of max(x, 0.0)"),
-    ("cast", "a map of cast<…>(…)"),
-    ("topk", "`top`"),
-    ("sort", "`top` of all elements"),
-    ("cumsum", "`scan`"),
-    ("embedding", "`gather`"),
-];
 
 impl Parser {
     pub(super) fn operation(&mut self, name: &str) -> Result<TensorId, Wrong> {
@@ -63,8 +40,8 @@ impl Parser {
             kernel if Kernel::NAMES.contains(&kernel) => self.kernel(name, kernel, at),
             other => {
                 let all = OTHERS.into_iter().chain(Kernel::NAMES.iter().copied());
-                let meant = match ELSEWHERE.iter().find(|e| e.0 == other) {
-                    Some((_, here)) => format!("; it is {here}"),
+                let meant = match elsewhere::of(&elsewhere::OPERATIONS, other) {
+                    Some(here) => format!("; it is {here}"),
                     None => hint_or(other, all, &format!("there are {}", operations())),
                 };
                 Err(Wrong::new(at, format!("there is no operation `{other}`{meant}")))
