@@ -178,20 +178,22 @@ impl Grammar {
     }
 }
 
+/// Every name on the right side of a rule.
+fn each_name(rule: &Rule, known: &dyn Fn(&str)) {
+    match rule {
+        Rule::Literal(_) => {}
+        Rule::Name(name) => known(name),
+        Rule::Sequence(all) | Rule::Either(all) => all.iter().for_each(|r| each_name(r, known)),
+        Rule::Maybe(rule) | Rule::Any(rule) => each_name(rule, known),
+    }
+}
+
 #[test]
 fn every_name_has_a_rule() {
     let rules = Reader::new(GRAMMAR).rules();
     let tokens = ["letter", "digit", "any", "hex"];
-    fn check(rule: &Rule, known: &dyn Fn(&str)) {
-        match rule {
-            Rule::Literal(_) => {}
-            Rule::Name(name) => known(name),
-            Rule::Sequence(all) | Rule::Either(all) => all.iter().for_each(|r| check(r, known)),
-            Rule::Maybe(rule) | Rule::Any(rule) => check(rule, known),
-        }
-    }
     for rule in rules.values() {
-        check(rule, &|name| assert!(rules.contains_key(name) || tokens.contains(&name), "{name}"));
+        each_name(rule, &|name| assert!(rules.contains_key(name) || tokens.contains(&name), "{name}"));
     }
 }
 
