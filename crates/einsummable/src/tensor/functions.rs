@@ -91,7 +91,7 @@ impl Tensor {
 
     /// The nearest multiple of 10 to the power `-decimals`: `torch.round(self, decimals=…)`.
     pub fn round_decimals(&self, decimals: i32) -> Tensor {
-        let scale = 10f64.powi(decimals.abs());
+        let scale = 10f64.powi(decimals.saturating_abs());
         pointwise("round", Kind::Floats, [&self.into()], |[x]| match decimals {
             0 => x.round(),
             1.. => (x * scale).round() / scale,

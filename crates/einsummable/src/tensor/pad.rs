@@ -107,9 +107,14 @@ fn enough(
 }
 
 /// A tensor between others along an axis.
-fn between(before: &Tensor, x: &Tensor, after: &Tensor, axis: usize) -> Tensor {
-    let parts: Vec<&Tensor> = [before, x, after].into_iter().filter(|p| p.size(axis as i64) > 0).collect();
-    if parts.is_empty() { x.clone() } else { Tensor::cat(&parts, axis as i64) }
+fn between(before: &Tensor, x: &Tensor, after: &Tensor, axis: usize) -> Result<Tensor, TensorError> {
+    let mut parts = Vec::new();
+    for part in [before, x, after] {
+        if part.ty()?.shape[axis] > 0 {
+            parts.push(part);
+        }
+    }
+    Ok(if parts.is_empty() { x.clone() } else { Tensor::cat(&parts, axis as i64) })
 }
 
 fn reflected(x: &Tensor, axis: usize, (before, after): (usize, usize)) -> Result<Tensor, TensorError> {
@@ -117,7 +122,7 @@ fn reflected(x: &Tensor, axis: usize, (before, after): (usize, usize)) -> Result
     enough(x, "reflect", axis, (before, after), extent.saturating_sub(1))?;
     let at = axis as i64;
     let last = extent.saturating_sub(1 + after);
-    Ok(between(&x.narrow(at, 1, before).flip(&[at]), x, &x.narrow(at, last, after).flip(&[at]), axis))
+    between(&x.narrow(at, 1, before).flip(&[at]), x, &x.narrow(at, last, after).flip(&[at]), axis)
 }
 
 fn replicated(x: &Tensor, axis: usize, (before, after): (usize, usize)) -> Result<Tensor, TensorError> {
@@ -130,12 +135,12 @@ fn replicated(x: &Tensor, axis: usize, (before, after): (usize, usize)) -> Resul
         shape[axis] = times as i64;
         x.narrow(axis as i64, start, 1).expand(&shape)
     };
-    Ok(between(&repeated(0, before), x, &repeated(extent - 1, after), axis))
+    between(&repeated(0, before), x, &repeated(extent - 1, after), axis)
 }
 
 fn wrapped(x: &Tensor, axis: usize, (before, after): (usize, usize)) -> Result<Tensor, TensorError> {
     let extent = x.ty()?.shape[axis];
     enough(x, "circular", axis, (before, after), extent)?;
     let at = axis as i64;
-    Ok(between(&x.narrow(at, extent - before, before), x, &x.narrow(at, 0, after), axis))
+    between(&x.narrow(at, extent - before, before), x, &x.narrow(at, 0, after), axis)
 }

@@ -236,8 +236,9 @@ impl Pool {
             let padded = shape[axis] + 2 * pad;
             let mut count = window.count(padded).unwrap_or(0);
             // One more window may leave the input by less than a stride, if it begins in it or before.
-            let more = (count * window.stride + window.reach()).checked_sub(padded);
-            let near = more.is_some_and(|m| m < window.stride) && count * window.stride < shape[axis] + pad;
+            let start = count.saturating_mul(window.stride);
+            let more = start.saturating_add(window.reach()).checked_sub(padded);
+            let near = more.is_some_and(|m| m < window.stride) && start < shape[axis] + pad;
             count += usize::from(ceil && near);
             if count == 0 || shape[axis] == 0 {
                 let reach = window.reach();

@@ -120,8 +120,8 @@ impl Tensor {
             let own = self.ty()?.shape.clone();
             let wrong = |reason: String| self.shape_error("col2im", reason);
             let frame = Frame::of(&kernel, options, &output_size).map_err(wrong)?;
-            let taps = frame.windows[0].kernel * frame.windows[1].kernel;
-            let places = frame.counts[0] * frame.counts[1];
+            let taps = frame.windows[0].kernel.saturating_mul(frame.windows[1].kernel);
+            let places = frame.counts[0].saturating_mul(frame.counts[1]);
             let lead = own.len().wrapping_sub(2);
             if lead > 1 || !own[lead].is_multiple_of(taps) || own[lead + 1] != places {
                 return Err(wrong(format!(

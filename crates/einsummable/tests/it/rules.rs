@@ -3,7 +3,9 @@
 use super::{c, count};
 use ein_ir::op::Op;
 use einsummable::nn::{LayerNorm, Linear, Module, RMSNorm, Scope, Sequential, SiLU};
-use einsummable::{AttentionOptions, DType, Dense, Gelu, Tensor, TensorError, trace};
+use einsummable::{
+    AttentionOptions, DType, Dense, Gelu, MaxPoolOptions, PadMode, Tensor, TensorError, UnfoldOptions, trace,
+};
 
 fn x(shape: &[usize]) -> Tensor {
     Tensor::input("x", shape, DType::F32)
@@ -76,6 +78,9 @@ fn mistakes_name_the_culprit() {
     check(&t.narrow(1, 4, 0), &["narrow", "[2, 3]", "index 4 of axis 1", "3 long"]);
     check(&c(&[], &[1.]).select(0, 0), &["select", "axis 0", "shape []", "it has no axes"]);
     check(&c(&[], &[1.]).sum(&[1], false), &["sum", "axis 1", "it has no axes"]);
+    check(&t.col2im([usize::MAX; 2], 2, &UnfoldOptions::new()), &["col2im", "[2, 3]", "4 taps"]);
+    let far = MaxPoolOptions::new().stride(usize::MAX).ceil_mode(true);
+    assert_eq!(x(&[1, 2, 5]).max_pool1d(2, &far).shape(), [1, 2, 1]);
     check(&t.hardtanh(1.0, -1.0), &["hardtanh", "the least, 1, is above the most, -1"]);
     check(&t.softshrink(-0.5), &["softshrink", "lambda is -0.5", "0 or more"]);
     check(&t.celu(0.0), &["celu", "alpha is 0"]);
@@ -92,6 +97,7 @@ fn mistakes_name_the_culprit() {
     check(&Tensor::cat(&[], 0), &["cat", "one tensor"]);
     check(&t.roll(&[1], &[5]), &["roll", "axis 5"]);
     check(&t.pad(&[(0, 0), (0, 0), (1, 1)], 0.0), &["pad", "3 pairs", "2 axes"]);
+    check(&t.pad(&[(i64::MAX, i64::MAX)], PadMode::Replicate), &["addressed"]);
     check(&t.pad(&[(-2, -2)], 0.0), &["pad", "(-2, -2)", "axis 1"]);
     check(&x(&[2, 0]).amax(&[1], false), &["amax", "[2, 0]", "axis 1 is 0 long"]);
     check(&Tensor::input("i", [3], DType::I64).mean(&[], false), &["mean", "i64"]);
