@@ -150,11 +150,17 @@ fn strategies() -> String {
 /// `ein run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// A Hugging Face folder, or `synthetic:llama` for a small model with seeded weights
+    /// A Hugging Face folder, a graph in text form, or `synthetic:llama` for a small model with seeded weights
     pub model: String,
     /// A text to embed or continue; may be given more than once
-    #[arg(long, required_unless_present = "pixels", value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub text: Vec<String>,
+    /// The value of a graph's input: `x=1,2,3`, `x=0..12`, `x=6*0.5`, or a list of these; may be given more than once
+    #[arg(long, value_name = "NAME=VALUES", allow_hyphen_values = true)]
+    pub set: Vec<String>,
+    /// A safetensors file with values of a graph's inputs, by name
+    #[arg(long, value_name = "FILE")]
+    pub tensors: Option<PathBuf>,
     /// Images to classify: `pixel_values` [images, channels, height, width] of a safetensors file
     #[arg(long, conflicts_with_all = ["text", "new_tokens"], value_name = "FILE")]
     pub pixels: Option<PathBuf>,

@@ -4,6 +4,7 @@ mod args;
 mod asked;
 mod failure;
 mod format_command;
+mod graphs;
 mod images;
 mod machine_command;
 mod output;

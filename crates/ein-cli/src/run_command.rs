@@ -1,8 +1,9 @@
-//! `ein run`: embeds or continues texts, or classifies images, with a model of a folder.
+//! `ein run`: embeds or continues texts, or classifies images, with a model of a folder; or runs a graph.
 
 use crate::args::Run as RunArgs;
 use crate::asked;
 use crate::failure::Failure;
+use crate::graphs;
 use crate::images;
 use crate::output;
 use crate::plan_command::refused;
@@ -32,16 +33,24 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let options = asked::options(&args.asked, &machine)?;
     output::writable(args.trace.as_ref())?;
     let session = Session::new(machine).with_options(options);
+    let path = Path::new(&args.model);
+    if !path.is_file() && (!args.set.is_empty() || args.tensors.is_some()) {
+        return Err(Failure::request(format!(
+            "{}: --set and --tensors give values to a graph in text form; a model takes --text or --pixels",
+            args.model
+        )));
+    }
     if args.model == SYNTHETIC {
         takes_texts(args)?;
         let (config, weights) = synthetic::llama(0);
         return generate(args, &session, &config, &weights, &Words::Bytes);
     }
-    let path = Path::new(&args.model);
+    if path.is_file() {
+        return graphs::run(args, &session, path);
+    }
     if !path.is_dir() {
-        let what = if path.exists() { "it is no folder" } else { "there is no such folder" };
         return Err(Failure::request(format!(
-            "{}: {what}; expected is a Hugging Face folder (config.json, tokenizer.json, model.safetensors) or {SYNTHETIC}",
+            "{}: there is no such folder or file; expected is a Hugging Face folder (config.json, tokenizer.json, model.safetensors), a graph in text form, or {SYNTHETIC}",
             args.model
         )));
     }
@@ -73,6 +82,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
 
 fn takes_texts(args: &RunArgs) -> Result<(), Failure> {
     match &args.pixels {
+        None if args.text.is_empty() => {
+            Err(Failure::request(format!("{} is a model of texts; give it some with --text", args.model)))
+        }
         None => Ok(()),
         Some(file) => Err(Failure::request(format!(
             "--pixels {}: {} is a model of texts; give it some with --text",

@@ -36,12 +36,19 @@ pub fn graph(source: &Source) -> Result<(String, Graph), Failure> {
             "--batch-seq {sizes}: {name} is a graph, which says its own sizes; leave the option out"
         )));
     }
+    let graph = text_graph(path)?;
+    Ok((name, graph))
+}
+
+/// The graph that a file says.
+pub fn text_graph(path: &Path) -> Result<Graph, Failure> {
+    let name = path.display();
     let graph = ein_ir::text::parse(&read(path).map_err(Failure::request)?)
         .map_err(|e| Failure::request(format!("{name}: {e}")))?;
     if graph.outputs().is_empty() {
         return Err(Failure::request(format!("{name}: the graph returns nothing; end it with `return NAME`")));
     }
-    Ok((name, graph))
+    Ok(graph)
 }
 
 /// A whole text file, or what is wrong with it after its name.

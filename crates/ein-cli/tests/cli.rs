@@ -305,7 +305,8 @@ fn requests_that_make_no_sense() {
     check("plan gemm:8,8,8", &["gemm:8,8,8", "--workload gemm:8,8,8"]);
     check("plan .", &["config.json"]);
     check("run nothing --text a", &["nothing", "no such folder", "synthetic:llama"]);
-    check("run graph.ein --text a", &["graph.ein", "no folder", "Hugging Face"]);
+    check("run graph.ein --text a", &["graph.ein", "--set NAME=VALUES", "--tensors FILE"]);
+    check("run synthetic:llama --text a --set x=1", &["--set", "a graph in text form"]);
     check("run synthetic:llama", &["--text"]);
     check("machine", &["list", "show"]);
     check("machine show nope", &["`nope`", "dgx-1v"]);
@@ -666,3 +667,33 @@ pairs = [["g0", "g1"], ["g1", "g2"]]
 bandwidth = "25 GB/s"
 latency = "3 us"
 "#;
+
+/// A graph in text form runs on any number of devices with the values that are given.
+#[test]
+fn a_graph_runs_with_given_values() {
+    let place = Place::new();
+    let text =
+        "table: param f32[5, 2]\nids: input i64[3]\ny = gather(table, ids)\ns = scan(y) sum\nreturn y\nreturn s\n";
+    place.file("rows.ein", text);
+    for devices in [1, 3, 8] {
+        let line = format!("run rows.ein --devices {devices} --set table=0..10 --set ids=4,0,4 --check --json");
+        let found = answered(&place, &line);
+        assert_eq!(found["outputs"]["y"]["values"], serde_json::json!([8.0, 9.0, 0.0, 1.0, 8.0, 9.0]), "{devices}");
+        assert_eq!(found["outputs"]["s"]["shape"], serde_json::json!([3, 2]), "{devices}");
+        assert_eq!(found["max_abs_error_vs_reference"], 0.0, "{devices}");
+        let told = place.check(&format!("run rows.ein --devices {devices} --set table=10*1.5 --set ids=3*2"), 0, &[]);
+        assert!(told.contains("y f32[3, 2]\n    1.5 1.5"), "{told}");
+        place.check(
+            &format!("run rows.ein --devices {devices} --set table=0..10 --set ids=4,0,5"),
+            1,
+            &["`y`", "id 5", "0..5"],
+        );
+    }
+    let check = |rest: &str, parts: &[&str]| drop(place.check(&format!("run rows.ein {rest}"), 2, parts));
+    check("--set table=0..10", &["`ids` is i64[3] and has no value", "--set ids="]);
+    check("--set table=0..10 --set ids=1,2", &["--set ids=1,2", "2 values for the 3 elements of i64[3]"]);
+    check("--set tables=1", &["no input `tables`", "table, ids"]);
+    check("--set ids", &["--set ids", "NAME=VALUES"]);
+    check("--set ids=1,2,3 --set ids=1,2,3", &["`ids` is set twice"]);
+    check("--tensors nothing.safetensors", &["--tensors nothing.safetensors"]);
+}
