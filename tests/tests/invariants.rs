@@ -144,7 +144,9 @@ fn operations_have_no_names_above_their_spec() {
             if file.starts_with("crates/ein-run/src/cpu/") || file.contains("tests") {
                 continue;
             }
-            let code = code(&text);
+            // Unit tests at the end of a file may name what they try.
+            let code = code(text.split("#[cfg(test)]").next().unwrap_or(""));
+            assert!(!code.contains("ein_ir::kernel"), "{file} uses the kernels, which it should not know");
             for kind in ["Kernel::", "View::"].into_iter().filter(|&k| !views || k == "Kernel::") {
                 for (at, _) in code.match_indices(kind) {
                     let named = code[at + kind.len()..].starts_with(|c: char| c.is_ascii_uppercase());

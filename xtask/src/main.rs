@@ -3,6 +3,7 @@
 
 mod ci;
 mod model;
+mod nightly;
 mod vectors;
 
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ usage: cargo xtask <chore>
 
   ci       everything that must hold: format, lints, documentation, tests (and the model they need)
   model    fetches all-MiniLM-L6-v2 into models/ and prints the folder
+  nightly  the random tests at their full size, and `vectors`: what .ci/nightly runs
   vectors  compares the stored vectors of tests/vectors/ with what PyTorch computes now (fetches PyTorch)
 ";
 
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let chore = std::env::args().nth(1);
     let result = match chore.as_deref() {
         Some("ci") => ci::run(),
+        Some("nightly") => nightly::run(),
         Some("vectors") => vectors::run(),
         Some("model") => model::fetch().map(|folder| println!("{}", folder.display())),
         _ => {
