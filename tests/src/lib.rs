@@ -3,6 +3,7 @@
 pub mod cases;
 pub mod choices;
 pub mod computed;
+pub mod fixtures;
 pub mod interpret;
 pub mod machines;
 pub mod operations;

@@ -5,36 +5,16 @@ use ein_ir::dtype::DType;
 use ein_plan::options::{Objective, Options};
 use ein_task::machine::Machine;
 use ein_task::units::Bytes;
+use ein_tests::fixtures::{fixture, ids, json, numbers};
 use ein_tests::same::one_difference;
 use einsummable::generate::Generator;
 use einsummable::models::{Decoder, DecoderInputs, Folder, Head, ModelConfig, sentence, vit};
 use einsummable::nn::rotary::Positions;
 use einsummable::{Compiled, Session, Tensor};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
 
 /// What `transformers` gives and what is found differ by at most this, relative to the largest number.
 const WITHIN: f64 = 1e-4;
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
-}
-
-fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_str(&text).expect("a JSON file")
-}
-
-fn numbers(value: &Value) -> Vec<f64> {
-    match value {
-        Value::Array(items) => items.iter().flat_map(numbers).collect(),
-        other => vec![other.as_f64().expect("a number")],
-    }
-}
-
-fn ids(value: &Value) -> Vec<i64> {
-    numbers(value).iter().map(|&v| v as i64).collect()
-}
 
 /// The extents of a nested list.
 fn shape(value: &Value) -> Vec<usize> {

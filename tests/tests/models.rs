@@ -12,6 +12,7 @@ use ein_plan::plan::{Plan, plan};
 use ein_run::{Executor, ParameterSource};
 use ein_task::machine::Machine;
 use ein_task::units::Bytes;
+use ein_tests::fixtures::{fixture, ids, json, numbers};
 use ein_tests::same::one_difference;
 use einsummable::models::{Decoder, Folder, ModelConfig, sentence};
 use einsummable::nn::Module;
@@ -19,7 +20,7 @@ use einsummable::weights::Weights;
 use einsummable::{Tensor, trace};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Weights of a folder, as parameters of a run.
 struct Stored<'a>(&'a Weights);
@@ -28,26 +29,6 @@ impl ParameterSource for Stored<'_> {
     fn read(&self, name: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String> {
         self.0.read(name, ty, region, out).map_err(|e| e.to_string())
     }
-}
-
-fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
-}
-
-fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_str(&text).expect("a JSON file")
-}
-
-fn numbers(value: &Value) -> Vec<f64> {
-    match value {
-        Value::Array(items) => items.iter().flat_map(numbers).collect(),
-        other => vec![other.as_f64().expect("a number")],
-    }
-}
-
-fn ids(value: &Value) -> Vec<i64> {
-    numbers(value).iter().map(|&v| v as i64).collect()
 }
 
 fn planned(graph: &Graph, devices: usize, options: &Options) -> Plan {
