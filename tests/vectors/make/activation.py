@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from make import EDGES, INF, NAN, case, integers, reals, tensor
+from make import EDGES, INF, NAN, case, extremes, integers, reals, tensor
 
 FAR = EDGES + [100.0, -100.0, 20.5, -20.5, 6.0, -3.0, 2.999, 1e-7]
 
@@ -43,3 +43,4 @@ ROWS += [
     case("glu", "last axis", lambda x, axis: F.glu(x, axis), reals(2, 6), axis=-1),
     case("glu", "first axis", lambda x, axis: F.glu(x, axis), reals(4, 3), axis=0),
 ]
+ROWS += extremes(ROWS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from make import DTYPES, INF, NAN, case, integers, reals, tensor
+from make import DTYPES, INF, NAN, case, extremes, integers, reals, tensor
 
 LEFT = [NAN, INF, INF, -INF, -0.0, 0.0, 1.0, 1e38, -5.5, 2.0, 7.0, -7.0, 7.0, -7.0, 1e-40, 6.0, -6.0, 0.9]
 RIGHT = [1.0, -INF, 2.0, -INF, 0.0, -0.0, NAN, 3e38, 2.0, -0.5, 3.0, 3.0, -3.0, -3.0, 2.0, 3.0, 3.0, 0.3]
@@ -105,3 +105,4 @@ for a in DTYPES:
     ROWS.append(case("add", f"{a} and an integer", lambda x, value: x + value, tensor(VALUES.get(a, [3, 1]), a), value=2))
     ROWS.append(case("mul", f"{a} and a float", lambda x, value: x * value, tensor(VALUES.get(a, [3, 1]), a), value=0.5))
     ROWS.append(case("div", f"{a} of rank 0 and a float", lambda x, value: x / value, tensor(VALUES.get(a, [3, 1]), a)[0], value=0.5))
+ROWS += extremes(ROWS)

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from make import INF, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 
 def attention(variant, q, k, v, *mask, near=2e-6, **args):
@@ -84,3 +84,9 @@ ROWS = [
     case("embedding", "no id", F.embedding, tensor([], "i64"), reals(4, 3), exact=True),
     case("embedding", "bf16", F.embedding, tensor([1, 0], "i64"), integers(2, 5, dtype="bf16"), exact=True),
 ]
+FEW = [reals(1, 2, 2), reals(1, 3, 2, seed=1)]
+ROWS += [
+    attention("huge values", *FEW, tensor([[[1e30, 2.0], [-1e34, -1.0], [0.5, 3e38]]])),
+    attention("NaN, an infinity and -0 among the values", *FEW, tensor([[[1.0, INF, -0.0], [0.5, 2.0, -0.0], [NAN, 3.0, -0.0]]])),
+]
+ROWS += extremes(ROWS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from make import case, integers, tensor
+from make import case, extremes, integers, tensor
 
 A, B = [0, 1, -1, 12, -13, 2**31 - 1, -(2**31)], [7, -2, 10, 10, 255, -1, 1]
 
@@ -28,3 +28,4 @@ for name, function in [("bitwise_left_shift", torch.bitwise_left_shift), ("bitwi
         case(name, "u8 and i64", function, tensor([1, 255, 129], "u8"), tensor([3, 1, 7], "i64")),
         case(name, "a number", lambda x, value, function=function: function(x, value), tensor([100, -100], "i32"), value=2),
     ]
+ROWS += extremes(ROWS)

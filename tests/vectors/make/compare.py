@@ -2,7 +2,7 @@
 
 import torch
 
-from make import EDGES, INF, NAN, case, integers, reals, tensor
+from make import EDGES, INF, NAN, case, extremes, integers, reals, tensor
 
 COMPARISONS = {"lt": torch.lt, "le": torch.le, "gt": torch.gt, "ge": torch.ge, "eq": torch.eq, "ne": torch.ne}
 LEFT = tensor([NAN, INF, -INF, -0.0, 1.0, 2.0, 1.0, NAN])
@@ -75,3 +75,5 @@ ROWS += [
     case("choose", "a tensor of rank 0 and one with axes", torch.where, MASK, tensor(1.0, "f64"), reals(2)),
     case("masked_fill", "a tensor of rank 0", torch.masked_fill, reals(3, 2), MASK, tensor(4.0)),
 ]
+ROWS.append(case("choose", "zeros of both signs", lambda condition, x, yes: torch.where(condition, yes, x), tensor([True, False, False], "bool"), tensor([1.0, -0.0, 0.0]), exact=True, yes=-0.0))
+ROWS += extremes(ROWS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 
 def einsum(*operands, spec):
@@ -93,3 +93,4 @@ ROWS += [
     contraction("a,b,c,d,e,f,g,h,i,j,k->", *[integers(2, seed=n) for n in range(11)], variant="eleven operands"),
     contraction("ab,bc,cd,de,ef,fg,gh,hi,ij,jk,kl,lm->am", *[integers(2, 2, seed=n, least=-1, most=2) for n in range(12)], variant="a chain of twelve"),
 ]
+ROWS += extremes(ROWS)

@@ -1,6 +1,6 @@
 """Convolutions and windows as axes."""
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 import torch.nn.functional as F
 
@@ -115,3 +115,14 @@ ROWS += [
     case("col2im", "strides and dilations", col2im, reals(1, 12, 9), near=1e-6, output_size=[7, 8], kernel_size=[3, 2], dilation=[2, 3], padding=[1, 1], stride=[2, 3]),
     case("col2im", "holes", col2im, reals(6, 4), exact=True, output_size=[5, 6], kernel_size=[2, 3], stride=[3, 3]),
 ]
+conv("conv2d", "no images", reals(0, 2, 3, 3), reals(2, 2, 2, 2, seed=1))
+FEW = tensor([[[[NAN, 1.0, -0.0], [2.0, -0.0, INF]]]])
+conv_transpose("conv_transpose2d", "NaN, an infinity and -0 go in", FEW, integers(1, 1, 2, 2, seed=1), stride=[2])
+conv_transpose("conv_transpose3d", "NaN, an infinity and -0 go in", FEW[None], integers(1, 1, 1, 2, 2, seed=1), stride=[2])
+ROWS.append(case("col2im", "NaN, an infinity and -0", col2im, tensor([[[NAN, 1.0], [2.0, INF], [-0.0, 0.0], [3.0, -INF]]]), near=1e-6, output_size=[2, 3], kernel_size=[2, 2]))
+conv("conv3d", "no batch elements", reals(0, 1, 2, 3, 2), reals(2, 1, 2, 2, 1, seed=1))
+ROWS += [
+    case("im2col", "no images", im2col, reals(0, 1, 3, 4), exact=True, kernel_size=[2]),
+    case("col2im", "no images", col2im, reals(0, 4, 2), near=1e-6, output_size=[2, 3], kernel_size=[2, 2]),
+]
+ROWS += extremes(ROWS)

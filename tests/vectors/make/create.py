@@ -2,7 +2,7 @@
 
 import torch
 
-from make import DTYPES, case, integers, reals, tensor
+from make import DTYPES, case, extremes, integers, reals, tensor
 
 
 def arange(start, end, step, dtype):
@@ -52,3 +52,4 @@ ROWS = [
     case("zeros_like", "bools", torch.zeros_like, tensor([True, False], "bool")),
     case("ones_like", "i32", torch.ones_like, integers(2, 2, dtype="i32")),
 ]
+ROWS += extremes(ROWS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 X = reals(3, 5)
 ODD = tensor([[1.0, NAN, 2.0, 5.0], [INF, 1.0, -INF, 0.0], [-INF, -INF, 3.0, 3.0], [-0.0, 0.0, -0.0, 0.0]])
@@ -56,3 +56,5 @@ ROWS = [
     case("logcumsumexp", "minus infinity", scan(torch.logcumsumexp), tensor([-INF, -INF, 2.0, -INF]), axis=0),
     case("logcumsumexp", "a long axis", scan(torch.logcumsumexp), reals(270), axis=0, near=2e-6),
 ]
+ROWS.append(case("cumprod_along", "nothing", along(torch.cumprod), reals(2, 0), axis=1, reverse=True, exclusive=False))
+ROWS += extremes(ROWS)

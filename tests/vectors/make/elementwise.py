@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from make import DTYPES, EDGES, INF, NAN, case, integers, reals, tensor
+from make import DTYPES, EDGES, INF, NAN, case, extremes, integers, reals, tensor
 
 FUNCTIONS = {
     "exp": torch.exp,
@@ -157,3 +157,5 @@ ROWS += [
     case("arange", "bf16", lambda end, dtype: torch.arange(end, dtype=DTYPES[dtype]), exact=True, end=5, dtype="bf16"),
     case("arange", "nothing", lambda end, dtype: torch.arange(end, dtype=DTYPES[dtype]), exact=True, end=0, dtype="f32"),
 ]
+ROWS.append(case("gelu", "infinity and huge numbers of f64", lambda x, approximate: F.gelu(x, approximate=approximate), tensor([INF, 3e38, -1e30, NAN, -0.0], "f64"), approximate="none"))
+ROWS += extremes(ROWS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from make import EDGES, INF, NAN, case, integers, reals, tensor
+from make import EDGES, INF, NAN, case, extremes, integers, reals, tensor
 
 # Near the ends of domains, where they overflow, and where digits would cancel.
 MORE = EDGES + [0.999, -0.999, 1.0000001, 1e-7, -1e-7, 88.0, -103.0, 127.5, -149.0, 4.5, 9.5, 1e10, 3e38, 1e-40]
@@ -101,3 +101,4 @@ ROWS += [
     case("isclose", "broadcast", isclose, reals(3, 1), reals(4, seed=1), rtol=0.5, atol=0.1, equal_nan=False),
     case("isclose", "integers", isclose, integers(6, dtype="i64"), integers(6, dtype="i64", seed=1), rtol=0.0, atol=1.0, equal_nan=False),
 ]
+ROWS += extremes(ROWS)

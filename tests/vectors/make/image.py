@@ -1,6 +1,6 @@
 """Interpolation, shuffles, and norms of channels."""
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 import torch.nn.functional as F
 
@@ -105,3 +105,11 @@ def local_response_norm(x, size, alpha, beta, k):
 for size in (1, 2, 3, 5, 9):
     ROWS.append(case("local_response_norm", f"{size} neighbours", local_response_norm, reals(2, 6, 3), near=1e-6, size=size, alpha=0.5, beta=0.75, k=1.0))
 ROWS.append(case("local_response_norm", "as in AlexNet", local_response_norm, reals(1, 7, 2, 3), near=1e-6, size=5, alpha=1e-4, beta=0.75, k=2.0))
+ROWS += [
+    case("instance_norm", "no images", instance_norm, reals(0, 2, 3), near=1e-5, eps=1e-5),
+    case("group_norm", "huge numbers of f64", group_norm, tensor([[1e30, -2e30, 0.5, 3e31]], "f64"), near=1e-9, num_groups=2, eps=1e-5),
+]
+BUT = {
+    ("pixel_unshuffle", "nothing goes in"),  # torch leaves the shape as it was
+}
+ROWS += extremes(ROWS, BUT)

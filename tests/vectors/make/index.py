@@ -2,7 +2,7 @@
 
 import torch
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 X = reals(3, 4)
 ODD = tensor([[NAN, 1.0, -0.0], [INF, -INF, 5.0]])
@@ -94,3 +94,9 @@ ROWS += [
     case("bincount", "counts", bincount, tensor([1, 3, 1, 0, 3, 3], "i64"), length=6),
     case("bincount", "of nothing", bincount, torch.zeros(0, dtype=torch.int64), length=3),
 ]
+ROWS += [
+    case("index_add", "no ids", index_add, X, torch.zeros(0, dtype=torch.int64), reals(3, 0), axis=1, alpha=2),
+    case("scatter", "no ids", scatter, X, torch.zeros(0, 4, dtype=torch.int64), reals(2, 4, seed=1), axis=0),
+    case("scatter_add", "no ids", scatter_add, X, torch.zeros(3, 0, dtype=torch.int64), reals(3, 1, seed=1), axis=1),
+]
+ROWS += extremes(ROWS)

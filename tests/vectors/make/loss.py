@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 X, Y = reals(3, 4, seed=1), reals(3, 4, seed=2)
 P, Q = torch.sigmoid(X), torch.sigmoid(Y)
@@ -78,3 +78,9 @@ ROWS += [
     case("pairwise_distance", "p = 2", lambda x, y, p, eps, keepdim: F.pairwise_distance(x, y, p, eps, keepdim), X, Y, p=2.0, eps=1e-6, keepdim=False),
     case("pairwise_distance", "p = 1, kept", lambda x, y, p, eps, keepdim: F.pairwise_distance(x, y, p, eps, keepdim), X, reals(4, seed=9), p=1.0, eps=1e-6, keepdim=True),
 ]
+ROWS += [
+    case("binary_cross_entropy_with_logits", "infinities and -0", lambda x, y, reduction: F.binary_cross_entropy_with_logits(x, y, reduction=reduction), tensor([INF, -INF, -0.0, -INF, INF]), tensor([0.0, 1.0, -0.0, 0.0, 1.0]), reduction="none"),
+    case("binary_cross_entropy_with_logits", "infinities half true", lambda x, y, reduction: F.binary_cross_entropy_with_logits(x, y, reduction=reduction), tensor([INF, -INF]), tensor([0.5, 0.5]), reduction="none"),
+]
+ROWS.append(case("binary_cross_entropy", "weights of every kind", lambda x, y, w, reduction: F.binary_cross_entropy(x, y, w, reduction=reduction), tensor([0.5, 0.25, -0.0, 1.0, 0.75]), tensor([0.5, -0.0, 1.0, 0.5, 0.125]), tensor([NAN, INF, -0.0, 1e30, 2.0]), reduction="none"))
+ROWS += extremes(ROWS)

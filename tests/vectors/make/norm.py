@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from make import INF, NAN, case, reals, tensor
+from make import INF, NAN, case, extremes, reals, tensor
 
 X = reals(2, 3, 5)
 ROWS_OF = tensor(
@@ -66,3 +66,5 @@ ROWS += [
     case("rms_norm", "bf16", rms_norm, reals(2, 6, dtype="bf16"), reals(6, dtype="bf16", seed=1), normalized=[6], eps=1e-6, near=1e-2),
 ]
 ROWS += [case("softmin", "last axis", lambda x, axis: F.softmin(x, axis), X, axis=-1), case("softmin", "edges", lambda x, axis: F.softmin(x, axis), ROWS_OF, axis=1)]
+ROWS.append(case("layer_norm", "huge numbers of f64", layer_norm, tensor([[1e30, -2e30, 0.5, 3e31]], "f64"), normalized=[4], eps=1e-5))
+ROWS += extremes(ROWS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 X = reals(3, 5)
 TIES = tensor([[7.0, 2.0, 7.0, 1.0], [-0.0, 0.0, -0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
@@ -88,3 +88,9 @@ ROWS = [
     case("median", "NaN", lambda x, axis, keepdim: torch.median(x, axis, keepdim), ODD[:2], axis=1, keepdim=False),
     case("median", "integers", lambda x, axis, keepdim: torch.median(x, axis, keepdim), tensor([[5, 1, 3, 4], [9, 7, 8, 6]], "i64"), axis=1, keepdim=False),
 ]
+ROWS += [
+    case("kthvalue", "NaN, infinities and -0, none twice", lambda x, k, axis, keepdim: torch.kthvalue(x, k, axis, keepdim), tensor([[NAN, 1.0, -0.0, INF], [3.0, -INF, NAN, 2.0]]), k=2, axis=1, keepdim=False),
+    case("kthvalue", "huge numbers, none twice", lambda x, k, axis, keepdim: torch.kthvalue(x, k, axis, keepdim), tensor([1e30, -1e34, 3e38, 0.0]), k=3, axis=0, keepdim=False),
+]
+ROWS.append(case("kthvalue", "no rows", lambda x, k, axis, keepdim: torch.kthvalue(x, k, axis, keepdim), reals(0, 3), k=2, axis=1, keepdim=False))
+ROWS += extremes(ROWS)

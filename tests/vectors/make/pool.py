@@ -1,6 +1,6 @@
 """Pools."""
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 import torch.nn.functional as F
 
@@ -110,3 +110,5 @@ adapted("adaptive_max_pool2d", "both uneven", reals(1, 2, 7, 5), [3, 4], exact=T
 adapted("adaptive_max_pool2d", "larger than the input", reals(1, 2, 3, 4), [5, 6], exact=True)
 adapted("adaptive_avg_pool3d", "all kinds", reals(1, 2, 4, 5, 3), [2, 3, -1], near=1e-6)
 adapted("adaptive_max_pool3d", "all kinds", reals(1, 2, 4, 5, 3), [2, 3, 1], exact=True)
+largest("max_pool3d", "no batch elements", reals(0, 2, 3, 2, 4), kernel_size=[2])
+ROWS += extremes(ROWS)

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 NEAR = 4e-6
 
@@ -67,3 +67,4 @@ ROWS += [
     case("cdist", "batches broadcast", lambda x, y, p: torch.cdist(x, y, p), reals(2, 1, 3, 4), reals(5, 2, 4, seed=1), p=2.0, near=NEAR),
     case("cdist", "no columns", lambda x, y, p: torch.cdist(x, y, p), reals(3, 0), reals(2, 0, seed=1), p=2.0),
 ]
+ROWS += extremes(ROWS)

@@ -1,6 +1,6 @@
 """Axes moved, parts, repetitions, and padding with elements of the tensor's own."""
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 import torch
 import torch.nn.functional as F
@@ -142,3 +142,4 @@ exact("pad", "circular, all of it", pad, reals(1, 2, 5), padding=[5, 5], mode="c
 exact("pad", "replicate, further than its own", pad, reals(1, 1, 2), padding=[6, 0], mode="replicate")
 exact("pad", "replicate, one element", pad, reals(1, 1, 1), padding=[2, 2], mode="replicate")
 exact("pad", "circular, integers", pad, integers(1, 2, 5, dtype="i64"), padding=[2, 3], mode="circular")
+ROWS += extremes(ROWS)

@@ -2,7 +2,7 @@
 
 import torch
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 X = reals(2, 3, 4)
 HOLES = tensor([[NAN, 1.0, -2.0], [INF, 0.0, 5.0], [-INF, INF, 1.0], [-0.0, -0.0, -0.0]])
@@ -156,3 +156,7 @@ ROWS += [
     case("norm", "bf16", norm, reals(3, 5, dtype="bf16"), p=2.0, axes=[1], keepdim=False),
     case("norm", "f16 whose squares overflow", norm, tensor([300.0, 400.0], "f16"), p=2.0, axes=[0], keepdim=False),
 ]
+for name, function in {"std": torch.std, "std_mean": torch.std_mean}.items():
+    ROWS.append(case(name, "huge numbers of f64", spread(function), tensor([1e30, -2e30, 0.5, 3e31], "f64"), axes=[0], correction=1, keepdim=False))
+ROWS.append(case("amin", "no rows", FUNCTIONS["amin"], reals(0, 3), axes=[1], keepdim=True))
+ROWS += extremes(ROWS)

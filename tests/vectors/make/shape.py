@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from make import INF, NAN, case, integers, reals, tensor
+from make import INF, NAN, case, extremes, integers, reals, tensor
 
 X = reals(2, 3, 4)
 
@@ -82,3 +82,8 @@ ROWS = [
     view("roll", "two axes, backwards and around", lambda x, shifts, axes: torch.roll(x, shifts, axes), X, shifts=[-5, 7], axes=[1, 0]),
     view("roll", "empty", lambda x, shifts, axes: torch.roll(x, shifts, axes), reals(0, 2), shifts=[1], axes=[0]),
 ]
+ROWS += [
+    view("squeeze", "NaN, infinities, -0 and a huge number", lambda x, axes: x.squeeze(axes), tensor([[NAN, INF, -INF, -0.0, 1e30]]), axes=[0]),
+    view("squeeze", "nothing", lambda x, axes: x.squeeze(axes), reals(0, 1), axes=[1]),
+]
+ROWS += extremes(ROWS)
