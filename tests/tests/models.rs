@@ -18,7 +18,6 @@ use einsummable::models::{Decoder, Folder, ModelConfig, sentence};
 use einsummable::nn::Module;
 use einsummable::weights::Weights;
 use einsummable::{Tensor, trace};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
