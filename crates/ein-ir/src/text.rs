@@ -35,11 +35,15 @@
 mod error_tests;
 mod format;
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod grammar_tests;
 mod lexer;
 mod nearest;
 mod parse;
 mod print;
+#[cfg(test)]
+mod random_graphs;
 #[cfg(test)]
 mod tests;
 

@@ -342,7 +342,7 @@ fn one_function_is_declared_as_it_is() {
                 let mut random = Random(yes + 1000 * no);
                 if answer.is_yes() {
                     yes += 1;
-                    for n in 0..seeds(60) {
+                    for n in 0..seeds(6000) / 100 {
                         let pool =
                             if answer == Answer::Exactly { Pool::Any } else { [Pool::Finite, Pool::Special][n % 2] };
                         let drawn = draw(&mut random, monoid, dtype, map, &answer, pool);

@@ -23,6 +23,8 @@ const STATEMENTS: &[&str] = &[
     // Statements.
     "y",
     "retrun y",
+    "return: input f32[2]",
+    "let = reshape x [6]",
     "y := reshape x [6]",
     "// a comment",
     "y = reshape x [6] @",
@@ -112,6 +114,8 @@ const STATEMENTS: &[&str] = &[
     "y = einsum f32 (i: 2, j: 3) map x[i, j] < 1.0 < 2.0",
     "y = einsum f32 (i: 2, j: 3) map (x[i, j]",
     "y = einsum f32 (i: 2, j: 3) map cast<f31>(x[i, j])",
+    "y = einsum f32 (i: 2, j: 3) map cast<f32(x[i, j])",
+    "y = einsum f32 (i: 2, j: 3) map cast(x[i, j])",
     "y = einsum f32 (i: 2, j: 3) map $0",
     "y = einsum f32 (i: 2, j: 3) map { of x[i, j]; x[j, i] }",
     "y = einsum f32 (i: 2, j: 3) map { let a = x[i, j]; let a = 1.0; a }",

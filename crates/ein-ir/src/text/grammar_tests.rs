@@ -2,7 +2,8 @@
 //! the parser.
 
 use super::lexer::{Kind, lex};
-use super::{GRAMMAR, parse};
+use super::{GRAMMAR, RESERVED, parse};
+use crate::kernel::Kernel;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The right side of a rule.
@@ -139,11 +140,13 @@ impl Recogniser<'_> {
 
     fn named(&mut self, name: &str, at: usize) -> BTreeSet<usize> {
         let token = match (name, self.tokens.get(at)) {
-            ("newline" | "size" | "float" | "word" | "string", None) => false,
+            ("newline" | "size" | "float" | "word" | "string" | "kernel", None) => false,
+            // The grammar does not list the kernels, of which each says its own name.
+            ("kernel", Some(kind)) => matches!(kind, Kind::Word(w) if Kernel::NAMES.contains(&w.as_str())),
             ("newline", Some(kind)) => kind == &Kind::Newline,
             ("size", Some(kind)) => matches!(kind, Kind::Integer(_)),
             ("float", Some(kind)) => matches!(kind, Kind::Float(_)),
-            ("word", Some(kind)) => matches!(kind, Kind::Word(_)),
+            ("word", Some(kind)) => matches!(kind, Kind::Word(w) if !RESERVED.contains(&w.as_str())),
             ("string", Some(kind)) => matches!(kind, Kind::Quoted(_)),
             _ => {
                 let key = (name.to_string(), at);

@@ -1,8 +1,8 @@
 //! From text to a graph: statements.
 
-use super::ParseError;
 use super::lexer::{Kind, Token, lex};
 use super::nearest::hint;
+use super::{ParseError, RESERVED};
 use crate::dtype::DType;
 use crate::graph::{Graph, GraphError, TensorId, TensorType};
 use crate::op::InputKind;
@@ -93,6 +93,11 @@ impl Parser {
         &self.tokens[self.at].kind
     }
 
+    /// The token after the next one.
+    fn peek_second(&self) -> &Kind {
+        &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].kind
+    }
+
     /// The byte where the next token starts.
     fn here(&self) -> usize {
         self.tokens[self.at].at
@@ -163,6 +168,9 @@ impl Parser {
 
     fn name(&mut self, what: &str) -> Result<String, Wrong> {
         match self.peek().clone() {
+            Kind::Word(w) if RESERVED.contains(&w.as_str()) => {
+                self.wrong(format!("`{w}` is a word of the language; as a name it stands in quotes: \"{w}\""))
+            }
             Kind::Word(w) | Kind::Quoted(w) => {
                 self.at += 1;
                 Ok(w)
@@ -299,7 +307,8 @@ impl Parser {
     }
 
     fn statement(&mut self) -> Result<(), Wrong> {
-        if self.takes_word("return") {
+        let named = matches!(self.peek_second(), Kind::Sign(":" | "="));
+        if !named && self.takes_word("return") {
             self.output()?;
         } else {
             if self.peek() == &Kind::Sign("/") {

@@ -20,6 +20,9 @@ pub(super) struct Join {
     pub expr: Expr,
 }
 
+/// How a conversion is written.
+const CAST: &str = "`cast` takes a type and a value, as in `cast<f32>(x[i])`";
+
 /// Brackets and signs nested deeper are refused, so that no text exhausts the stack.
 const NESTING: usize = 64;
 
@@ -244,10 +247,11 @@ impl Parser {
             }
             Kind::Word(w) | Kind::Quoted(w) => match self.tokens[self.at + 1].kind {
                 Kind::Sign("[") => self.read(scope),
-                Kind::Sign(sign) if sign == "(" || (sign == "<" && w == "cast") => {
+                Kind::Sign("(") => {
                     self.at += 1;
                     self.call(scope, &w, at)
                 }
+                Kind::Sign("<") if w == "cast" && !scope.lets.contains_key("cast") => self.cast(scope),
                 _ => self.bare(scope, &w, at),
             },
             _ => self.expected("a value"),
@@ -325,17 +329,24 @@ impl Parser {
         Ok(scope.join.expr.constant(value, dtype))
     }
 
+    /// `cast<type>(value)`. Comparisons do not chain, so that it cannot be anything else.
+    fn cast(&mut self, scope: &mut Scope) -> Result<RowId, Wrong> {
+        let at = self.here();
+        let kinds: Vec<&Kind> = self.tokens[self.at + 2..].iter().take(2).map(|t| &t.kind).collect();
+        if !matches!(kinds.as_slice(), [Kind::Word(_), Kind::Sign(">")]) {
+            return Err(Wrong::new(at, CAST));
+        }
+        self.at += 2;
+        let dtype = self.dtype()?;
+        self.sign(">")?;
+        self.sign("(")?;
+        let row = self.value(scope)?;
+        self.sign(")")?;
+        Ok(scope.join.expr.cast(row, dtype))
+    }
+
     /// What follows the name of a function.
     fn call(&mut self, scope: &mut Scope, function: &str, at: usize) -> Result<RowId, Wrong> {
-        if function == "cast" {
-            self.sign("<")?;
-            let dtype = self.dtype()?;
-            self.sign(">")?;
-            self.sign("(")?;
-            let row = self.value(scope)?;
-            self.sign(")")?;
-            return Ok(scope.join.expr.cast(row, dtype));
-        }
         self.sign("(")?;
         if function == "index" {
             let label = self.label(scope.labels)?;
@@ -367,6 +378,9 @@ impl Parser {
 
 impl Parser {
     fn no_function(&self, name: &str) -> String {
+        if name == "cast" {
+            return CAST.into();
+        }
         let binary = Binary::ALL.into_iter().filter_map(|f| match notation(f) {
             Notation::Call(name) => Some(name),
             Notation::Infix(..) => None,
