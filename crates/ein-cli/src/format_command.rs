@@ -12,7 +12,8 @@ pub fn format(asked: &Format) -> Result<(), Failure> {
     let mut texts = Vec::new();
     for name in &asked.files {
         let text = if name == "-" { standard_input()? } else { read(Path::new(name)).map_err(Failure::request)? };
-        let laid_out = ein_ir::text::format(&text).map_err(|e| Failure::request(format!("{name}: {e}")))?;
+        let shown = if name == "-" { "standard input" } else { name };
+        let laid_out = ein_ir::text::format(&text).map_err(|e| Failure::request(format!("{shown}: {e}")))?;
         texts.push((name.as_str(), text, laid_out));
     }
     if asked.check {
@@ -41,6 +42,9 @@ fn standard_input() -> Result<String, Failure> {
 /// Where a text first differs from its layout, and how to lay it out.
 fn first_difference(name: &str, text: &str, laid_out: &str) -> String {
     let same = text.split('\n').zip(laid_out.split('\n')).take_while(|(a, b)| a == b).count();
-    let fix = if name == "-" { "ein format -".into() } else { format!("ein format --write {name}") };
-    format!("{name}: line {} is not laid out; `{fix}` does it", same + 1)
+    let line = same + 1;
+    if name == "-" {
+        return format!("standard input: line {line} is not laid out; `ein format -` does it");
+    }
+    format!("{name}: line {line} is not laid out; `ein format --write {name}` does it")
 }

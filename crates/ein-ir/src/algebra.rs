@@ -15,6 +15,8 @@
 //!
 //! Integers wrap around, so that sums and products of them obey ring algebra exactly and no order survives `x + 1`.
 
+#[cfg(test)]
+mod draw;
 mod linear;
 mod monotone;
 mod multiplicative;
