@@ -127,6 +127,13 @@ pub struct Work {
     pub dtype: DType,
 }
 
+impl Work {
+    /// The work of what is done point by point and is no contraction.
+    pub(crate) fn of_points(operations_per_point: usize, free_labels: Vec<usize>, dtype: DType) -> Self {
+        Self { operations_per_point, band: None, free_labels, contraction: false, dtype }
+    }
+}
+
 /// An operation's join-agg spec. Output labels come first; result axis `n` is label `n`, plus, when
 /// `stacked`, one last axis that is never cut.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -60,7 +60,7 @@ impl Definition for Gather {
     }
 
     fn settings(&self) -> Vec<(&'static str, Setting)> {
-        if self.axis == 0 { vec![] } else { vec![("axis", Setting::Size(self.axis))] }
+        Setting::axis(self.axis).into_iter().collect()
     }
 
     fn fault(&self) -> Option<String> {
@@ -106,13 +106,7 @@ impl Definition for Gather {
             monoid: Monoid::Once,
             stacked: None,
             dtype: self.dtype,
-            work: Work {
-                operations_per_point: 1,
-                band: None,
-                free_labels: vec![v],
-                contraction: false,
-                dtype: self.dtype,
-            },
+            work: Work::of_points(1, vec![v], self.dtype),
             operand_dtypes: Vec::new(),
         }
     }

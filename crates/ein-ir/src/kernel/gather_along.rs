@@ -38,7 +38,7 @@ impl Definition for GatherAlong {
     }
 
     fn settings(&self) -> Vec<(&'static str, Setting)> {
-        if self.axis == 0 { vec![] } else { vec![("axis", Setting::Size(self.axis))] }
+        Setting::axis(self.axis).into_iter().collect()
     }
 
     fn fault(&self) -> Option<String> {
@@ -69,13 +69,7 @@ impl Definition for GatherAlong {
             monoid: Monoid::Once,
             stacked: None,
             dtype: self.dtype,
-            work: Work {
-                operations_per_point: 1,
-                band: None,
-                free_labels: vec![rank],
-                contraction: false,
-                dtype: self.dtype,
-            },
+            work: Work::of_points(1, vec![rank], self.dtype),
             operand_dtypes: Vec::new(),
         }
     }

@@ -71,9 +71,7 @@ impl Definition for Scan {
 
     fn settings(&self) -> Vec<(&'static str, Setting)> {
         let mut settings = vec![(self.function.name(), Setting::Flag)];
-        if self.axis != 0 {
-            settings.push(("axis", Setting::Size(self.axis)));
-        }
+        settings.extend(Setting::axis(self.axis));
         settings
     }
 
@@ -115,13 +113,7 @@ impl Definition for Scan {
             monoid: Monoid::Sum,
             stacked: None,
             dtype: self.signature().result.dtype,
-            work: Work {
-                operations_per_point: 1,
-                band: None,
-                free_labels: vec![],
-                contraction: false,
-                dtype: self.dtype,
-            },
+            work: Work::of_points(1, vec![], self.dtype),
             operand_dtypes: Vec::new(),
         }
     }

@@ -58,9 +58,7 @@ pub(super) fn fold_fault(operation: &str, monoid: Monoid, dtype: DType) -> Optio
 /// The settings of a scatter.
 pub(super) fn fold_settings(rows: usize, axis: usize, monoid: Monoid) -> Vec<(&'static str, Setting)> {
     let mut settings = vec![("rows", Setting::Size(rows))];
-    if axis != 0 {
-        settings.push(("axis", Setting::Size(axis)));
-    }
+    settings.extend(Setting::axis(axis));
     settings.extend(FOLDS[1..].iter().find(|f| f.1 == monoid).map(|f| (f.0, Setting::Flag)));
     settings
 }
@@ -118,13 +116,7 @@ impl Definition for Scatter {
             monoid: self.monoid,
             stacked: None,
             dtype: self.dtype,
-            work: Work {
-                operations_per_point: 1,
-                band: None,
-                free_labels: vec![self.axis],
-                contraction: false,
-                dtype: self.dtype,
-            },
+            work: Work::of_points(1, vec![self.axis], self.dtype),
             operand_dtypes: Vec::new(),
         }
     }

@@ -86,13 +86,7 @@ impl Definition for ScatterAlong {
             monoid: self.monoid,
             stacked: None,
             dtype: self.dtype,
-            work: Work {
-                operations_per_point: 1,
-                band: None,
-                free_labels: vec![self.axis],
-                contraction: false,
-                dtype: self.dtype,
-            },
+            work: Work::of_points(1, vec![self.axis], self.dtype),
             operand_dtypes: Vec::new(),
         }
     }

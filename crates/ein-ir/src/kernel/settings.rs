@@ -11,6 +11,13 @@ pub enum Setting {
     Float(u64),
 }
 
+impl Setting {
+    /// The axis of a kernel that works along one, which is not written where it is the first.
+    pub(crate) fn axis(axis: usize) -> Option<(&'static str, Self)> {
+        (axis != 0).then_some(("axis", Self::Size(axis)))
+    }
+}
+
 /// A value as it was written: which kind it is, the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {

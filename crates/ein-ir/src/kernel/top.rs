@@ -73,13 +73,7 @@ impl Definition for TopK {
             stacked: Some(self.top.k),
             dtype: self.signature().result.dtype,
             // A comparison for every doubling of what is kept.
-            work: Work {
-                operations_per_point: 1 + self.top.k.max(1).ilog2() as usize,
-                band: None,
-                free_labels: vec![],
-                contraction: false,
-                dtype: self.top.of,
-            },
+            work: Work::of_points(1 + self.top.k.max(1).ilog2() as usize, vec![], self.top.of),
             operand_dtypes: Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! Models that say which token follows.
 
+use crate::nn::{Embedding, Linear, Scope};
 use crate::tensor::{Tensor, TensorError};
 use ein_ir::einsum::{Access, Einsum, Label};
 use ein_ir::expr::{Binary, Expr};
@@ -21,6 +22,16 @@ pub trait CausalLm {
 
     /// Tokens that end a text.
     fn eos_token_ids(&self) -> &[i64];
+}
+
+/// From hidden states to logits: `lm_head`, which is the table of the tokens' embeddings itself where it is `tied` to it.
+pub(super) fn language_head(root: &Scope, tokens: &Embedding, tied: bool) -> Linear {
+    let scope = root.child("lm_head");
+    if tied {
+        Linear::tied(&scope, &tokens.weight, None)
+    } else {
+        Linear::new(&scope, tokens.weight.size(1), tokens.weight.size(0), false)
+    }
 }
 
 /// `out[b, e] = x[b, position[b], e]`, as a sum in which one term is not 0.

@@ -1,7 +1,7 @@
 //! The decoder of `LLaMA` and of the models built like it: Mistral, Qwen2, Qwen3, Gemma-2 and Phi-3.
 
 use super::architecture::{Architecture, Family, Head};
-use super::causal::{CausalLm, at_position};
+use super::causal::{CausalLm, at_position, language_head};
 use super::config::ConfigError;
 use super::decoder_layer::{DecoderLayer, Norm};
 use super::keys::Keys;
@@ -218,14 +218,7 @@ impl Decoder {
         let root = Scope::root(c.dtype);
         let model = if c.has_head() { root.child(c.architecture.family().prefix()) } else { root.clone() };
         let embed_tokens = Embedding::new(&model.child("embed_tokens"), c.vocab_size, c.hidden_size);
-        let head = root.child("lm_head");
-        let lm_head = c.has_head().then(|| {
-            if c.tie_word_embeddings {
-                Linear::tied(&head, &embed_tokens.weight, None)
-            } else {
-                Linear::new(&head, c.hidden_size, c.vocab_size, false)
-            }
-        });
+        let lm_head = c.has_head().then(|| language_head(&root, &embed_tokens, c.tie_word_embeddings));
         let layer = |n| DecoderLayer::new(&model.child("layers").child(n), c, n);
         Self {
             config: c.clone(),

@@ -1,7 +1,7 @@
 //! `GPT2LMHeadModel`.
 
 use super::architecture::{Architecture, Head};
-use super::causal::{CausalLm, at_position};
+use super::causal::{CausalLm, at_position, language_head};
 use super::config::ConfigError;
 use super::keys::Keys;
 use super::sentence;
@@ -163,14 +163,7 @@ impl Gpt2 {
         let root = Scope::root(c.dtype);
         let model = if c.has_head() { root.child(c.architecture.family().prefix()) } else { root.clone() };
         let wte = Embedding::new(&model.child("wte"), c.vocab_size, c.hidden_size);
-        let head = root.child("lm_head");
-        let lm_head = c.has_head().then(|| {
-            if c.tie_word_embeddings {
-                Linear::tied(&head, &wte.weight, None)
-            } else {
-                Linear::new(&head, c.hidden_size, c.vocab_size, false)
-            }
-        });
+        let lm_head = c.has_head().then(|| language_head(&root, &wte, c.tie_word_embeddings));
         Self {
             wpe: Embedding::new(&model.child("wpe"), c.max_position_embeddings, c.hidden_size),
             layers: (0..c.num_hidden_layers).map(|n| Gpt2Layer::new(&model.child("h").child(n), c, n)).collect(),

@@ -61,14 +61,19 @@ pub(super) fn fold_of(monoid: Monoid) -> Option<Fold> {
     }
 }
 
-/// The positions, in a piece's elements, where runs along the last axis of a box begin; in row-major order.
+/// The points where the lines along the last axis of a box begin, and how long these are.
+pub(super) fn lines(part: &Region) -> (Region, usize) {
+    let mut starts = part.clone();
+    let Some(last) = starts.0.last_mut() else { return (starts, 1) };
+    let length = last.len();
+    last.hi = last.hi.min(last.lo + 1);
+    (starts, length)
+}
+
+/// The positions, in a piece's elements, where the lines along the last axis of a box begin; in row-major order.
 pub(super) fn runs(piece: &Region, part: &Region) -> Vec<usize> {
     let steps = strides(&piece.shape());
-    let mut starts = part.clone();
-    if let Some(last) = starts.0.last_mut() {
-        last.hi = last.hi.min(last.lo + 1);
-    }
-    points(&starts).map(|point| offset(&point, piece, &steps)).collect()
+    points(&lines(part).0).map(|point| offset(&point, piece, &steps)).collect()
 }
 
 /// The elements of a box of a piece, row-major.
@@ -79,7 +84,7 @@ pub(super) fn values<T: Value>(piece: Piece<'_>, part: &Region) -> Vec<T> {
         T::read(elements, 0, &mut out);
         return out;
     }
-    let run = part.0.last().map_or(1, |i| i.len()).max(1);
+    let run = lines(part).1.max(1);
     for (start, out) in runs(piece.region, part).into_iter().zip(out.chunks_mut(run)) {
         T::read(elements, start, out);
     }

@@ -1,7 +1,8 @@
 //! Elements of a tensor, each by an index along one axis.
 
 use super::Call;
-use super::ids::{Ids, lines};
+use super::block::lines;
+use super::ids::Ids;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use bytemuck::{Pod, cast_slice};

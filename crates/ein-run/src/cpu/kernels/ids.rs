@@ -44,12 +44,3 @@ impl<'a> Ids<'a> {
         row.ok_or_else(|| Cause::Id { operation: self.name.to_owned(), id, rows: self.rows })
     }
 }
-
-/// The points where the lines along the last axis of a box begin, and how long these are; the box is not empty.
-pub(super) fn lines(part: &Region) -> (Region, usize) {
-    let mut starts = part.clone();
-    let Some(last) = starts.0.last_mut() else { return (starts, 1) };
-    let length = last.len();
-    last.hi = last.lo + 1;
-    (starts, length)
-}

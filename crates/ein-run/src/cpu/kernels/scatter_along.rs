@@ -1,8 +1,8 @@
 //! Elements folded into the places that indices along one axis name.
 
 use super::Call;
-use super::block::{Value, fold_of, values};
-use super::ids::{Ids, lines};
+use super::block::{Value, fold_of, lines, values};
+use super::ids::Ids;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
