@@ -6,19 +6,25 @@
 pub mod check;
 pub mod describe;
 pub mod exchange;
+pub mod flow;
+#[cfg(test)]
+mod flow_tests;
 pub mod machine;
 pub mod machine_error;
 pub mod machine_file;
 #[cfg(test)]
 mod machine_tests;
 pub mod memory;
+mod network;
 pub mod pending;
 #[cfg(test)]
 mod pending_tests;
 pub mod presets;
 pub mod price;
+pub mod program_time;
 mod quantity;
 pub mod relation;
+mod sharing;
 pub mod simulate;
 #[cfg(test)]
 mod simulate_tests;
