@@ -1,19 +1,32 @@
 //! From an exchange question to a program.
 //!
-//! Three shapes are drafted and the cheapest is kept: *direct*, where every reader gets each partial and
-//! folds for itself; *whole*, where one owner folds a box and hands it out; *sliced*, where the box is cut
-//! over several owners, so that no port carries all of it. Each shape may go by the links between the
-//! devices concerned, or by trees that relay and fold on the way. The checker has the last word.
+//! 1. *Bundles*: the boxes of one signature (who holds each partial, who reads) are one bundle.
+//! 2. *Shapes*: direct, one owner, sliced owners, ring, halving, two levels: each a scheme, that is shares of every
+//!    bundle on routes.
+//! 3. *Packing*: where none of them loads the links near the bound, shares move to cheaper routes until the
+//!    busiest resource is within a per cent of it or nothing helps.
+//! 4. *Schedule*: the shares become boxes, cut in pieces that follow each other along deep routes, and their moves
+//!    get an order. The best few by a closed form are simulated, and the quickest is kept.
+//! 5. *Steps*: the schedule becomes the rows of a program. The checker has the last word.
 
-mod draft;
-mod goal;
+mod bundle;
+mod emit;
+mod net;
+mod packing;
+mod route;
+mod schedule;
+mod seeds;
 
-use draft::{Draft, Shape};
 use ein_ir::region::Region;
 use ein_task::exchange::{Exchange, Program};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use ein_task::traffic::bound;
-use goal::{Goal, Net};
+use net::{Net, Ways};
+use packing::{Effort, pack};
+use route::{Scheme, Score};
+use schedule::{Order, Schedule, schedule};
+use seeds::Seeds;
+use std::rc::Rc;
 
 /// Why there is no program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,66 +84,188 @@ pub enum SynthesisError {
 /// What makes one program better than another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Aim {
-    /// Time by the counting page; ties by bytes.
+    /// Simulated time.
     #[default]
     Seconds,
     /// Bytes over links; ties by time.
     Bytes,
 }
 
-/// The program of least time among those drafted.
+/// The program of least time found.
 pub fn synthesize(exchange: &Exchange, machine: &Machine) -> Result<Program, SynthesisError> {
     synthesize_for(exchange, machine, Aim::Seconds)
 }
 
-/// The best program among those drafted.
+/// The best program found.
 pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
     admit(exchange, machine)?;
-    let net = Net::new(exchange, machine);
-    let direct = net.direct_goals()?;
-    let first = Draft::of(&net, &direct, Shape::Direct, false, aim)?;
-    if first.ledger.depth <= 1 {
-        let enough = match aim {
-            Aim::Seconds => first.ledger.load(machine) <= 1.01 * net.receive_bound(&direct),
-            Aim::Bytes => direct.iter().all(|g| g.finished),
+    let net = Net::new(machine);
+    let separate = Rc::new(bundle::separate(exchange)?);
+    let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
+    let ways = Ways::new(&net, &net.alone(largest as f64));
+    let question = Question { net: &net, exchange, ways: &ways };
+    let direct = Seeds { net: &net, bundles: separate, ways: &ways }.direct().ok_or_else(|| question.unreachable())?;
+    let (scheme, schedule) = match aim {
+        Aim::Seconds => question.quickest(direct)?,
+        Aim::Bytes => question.smallest(direct)?,
+    };
+    let program = emit::emit(&net, exchange, &scheme, &schedule);
+    debug_assert_eq!(
+        ein_task::check::check(exchange, &program, machine)
+            .and_then(|pieces| ein_task::check::check_rendezvous(&program, &pieces, machine)),
+        Ok(()),
+        "{program}"
+    );
+    Ok(program)
+}
+
+/// A question with what every candidate is made from.
+struct Question<'a> {
+    net: &'a Net<'a>,
+    exchange: &'a Exchange,
+    ways: &'a Ways,
+}
+
+/// Moves beyond which a candidate is not cut into more pieces.
+const MOST_MOVES: usize = 3000;
+/// Bytes below which pieces are not cut further.
+const LEAST_PIECE: f64 = 32768.0;
+/// How far above the bound is near enough.
+const NEAR: f64 = 1.01;
+
+impl Question<'_> {
+    fn simple(&self, scheme: &Scheme) -> Schedule {
+        schedule(self.net, self.exchange, scheme, 1, Order::Early)
+    }
+
+    /// The scheme and schedule of least simulated time.
+    fn quickest(&self, direct: Scheme) -> Result<(Scheme, Schedule), SynthesisError> {
+        let issue = self.net.machine.issue.0;
+        let score = direct.score(self.net);
+        let simple = self.simple(&direct);
+        if score.moves == 0 {
+            return Ok((direct, simple));
+        }
+        let atoms = self.exchange.atoms();
+        let least = bound(self.exchange, &atoms, self.net.machine).0;
+        let near = |seconds: f64| seconds <= NEAR * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
+        if score.depth <= 1 && near(simple.seconds(self.net)) {
+            return Ok((direct, simple));
+        }
+        let bundles = Rc::new(bundle::shared(self.exchange, atoms)?);
+        let mut candidates = vec![(score, direct.clone())];
+        let mut add = |scheme: Option<Scheme>| {
+            if let Some(scheme) = scheme {
+                candidates.push((scheme.score(self.net), scheme));
+            }
         };
-        if enough {
-            return Ok(first.program(&net));
+        let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways };
+        let several = bundles.iter().any(|b| b.readers.len() > 1 || !b.finished);
+        let size: usize = bundles.iter().map(|b| seeds.owners(b).len() * (b.readers.len() + b.holders.len())).sum();
+        if several && size <= 20_000 {
+            add(seeds.whole(false));
+            add(seeds.sliced(false));
+            if let Some(ring) = seeds::ring(self.net) {
+                add(seeds.ring(&ring));
+            }
+            add(seeds.halving());
+            if !self.net.uniform {
+                add(seeds.whole(true));
+                add(seeds.sliced(true));
+            }
         }
+        if let Some(groups) = seeds::groups(self.net) && size <= 20_000 {
+            add(seeds.two_level(&groups, false));
+            add(seeds.two_level(&groups, true));
+        }
+        // The bound's bandwidth part; packing goes on until it is met.
+        let bandwidth = least - self.net.least_latency;
+        let order = |list: &mut Vec<(Score, Scheme)>| list.sort_by(|a, b| a.0.load.total_cmp(&b.0.load).then(a.0.depth.cmp(&b.0.depth)));
+        order(&mut candidates);
+        if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= 16 {
+            let effort = Effort { rounds: 60, enough: 1.003 * bandwidth };
+            let start = if Rc::ptr_eq(&candidates[0].1.bundles, &bundles) { Some(&candidates[0].1) } else { None };
+            let start = start.cloned().or_else(|| seeds.whole(true)).unwrap_or_else(|| candidates[0].1.clone());
+            let packed = pack(self.net, &start, &effort);
+            candidates.push((packed.score(self.net), packed));
+        }
+        Ok(self.simulated(candidates))
     }
-    let atoms = exchange.atoms();
-    let least = bound(exchange, &atoms, machine).0;
-    let bundles = net.bundles(atoms);
-    let several = bundles.iter().any(|g| g.readers.len() > 1);
-    let partial = bundles.iter().any(|g| !g.finished);
-    let seconds = first.ledger.load(machine) + first.ledger.latency;
-    let enough = match aim {
-        Aim::Seconds => seconds <= 1.01 * least || seconds <= least + net.least_latency,
-        Aim::Bytes => !(partial && several),
-    };
-    let plain = !several && !partial && net.uniform;
-    if first.ledger.depth <= 1 && (enough || plain) {
-        return Ok(first.program(&net));
+
+    /// Simulates the candidates that a closed form likes best and keeps the quickest.
+    fn simulated(&self, candidates: Vec<(Score, Scheme)>) -> (Scheme, Schedule) {
+        let issue = self.net.machine.issue.0;
+        let mut ranked: Vec<(f64, usize, usize)> = Vec::new();
+        for (n, (score, _)) in candidates.iter().enumerate() {
+            let mut pieces = 1;
+            loop {
+                ranked.push((score.seconds(pieces, issue), pieces, n));
+                pieces *= 2;
+                let size = score.bytes / (score.moves * pieces) as f64;
+                if score.moves * pieces > MOST_MOVES || size < LEAST_PIECE || score.depth <= 1 {
+                    break;
+                }
+            }
+        }
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+        let mut best: Option<(f64, usize, Schedule)> = None;
+        let mut tried: Vec<(usize, usize)> = Vec::new();
+        for &(estimate, pieces, n) in &ranked {
+            let of_same = tried.iter().filter(|t| t.0 == n).count();
+            if of_same >= 2 || tried.len() >= 6 || best.as_ref().is_some_and(|b| estimate >= b.0) {
+                continue;
+            }
+            tried.push((n, pieces));
+            let deep = candidates[n].0.depth > 1;
+            for order in [Order::Early, Order::Late] {
+                if order == Order::Late && !deep {
+                    continue;
+                }
+                let made = schedule(self.net, self.exchange, &candidates[n].1, pieces, order);
+                let seconds = made.seconds(self.net);
+                if best.as_ref().is_none_or(|b| seconds < b.0) {
+                    best = Some((seconds, n, made));
+                }
+            }
+        }
+        let (_, n, made) = best.expect("there is at least one candidate");
+        (candidates[n].1.clone(), made)
     }
-    let mut best = first;
-    let mut consider = |goals: &[Goal], shape, trees| -> Result<(), SynthesisError> {
-        let draft = Draft::of(&net, goals, shape, trees, aim)?;
-        if draft.beats(&best, &net) {
-            best = draft;
+
+    /// The scheme of fewest bytes over links.
+    fn smallest(&self, direct: Scheme) -> Result<(Scheme, Schedule), SynthesisError> {
+        // A hop costs what it carries, whatever the link; of equals the quicker.
+        let bundles = Rc::new(bundle::shared(self.exchange, self.exchange.atoms())?);
+        let alone = self.net.alone(1.0);
+        let slowest = alone.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let cost: Vec<f64> = alone.iter().map(|s| 1.0 + 1e-3 * s / slowest).collect();
+        let hops = Ways::new(self.net, &cost);
+        let seeds = Seeds { net: self.net, bundles, ways: &hops };
+        let mut best = (direct.score(self.net), direct);
+        for scheme in [seeds.whole(true), seeds.sliced(true), seeds.sliced(false)].into_iter().flatten() {
+            let score = scheme.score(self.net);
+            let key = |s: &Score| (s.bytes.round(), s.seconds(1, self.net.machine.issue.0));
+            if key(&score) < key(&best.0) {
+                best = (score, scheme);
+            }
         }
-        Ok(())
-    };
-    for trees in [false, true] {
-        if trees && net.uniform {
-            break;
-        }
-        if trees {
-            consider(&direct, Shape::Direct, trees)?;
-        }
-        consider(&bundles, Shape::Whole, trees)?;
-        consider(&bundles, Shape::Sliced, trees)?;
+        let made = self.simple(&best.1);
+        Ok((best.1, made))
     }
-    Ok(best.program(&net))
+
+    /// The first need that no links lead to.
+    fn unreachable(&self) -> SynthesisError {
+        for bundle in bundle::separate(self.exchange).into_iter().flatten() {
+            for holders in &bundle.holders {
+                for reader in bundle.readers.iter() {
+                    if !holders.iter().any(|h| self.ways.cost(h, reader).is_finite()) {
+                        return SynthesisError::Unreachable { from: *holders, to: reader };
+                    }
+                }
+            }
+        }
+        unreachable!("every reader can be reached from a holder of each partial")
+    }
 }
 
 /// Refuses questions that have no answer on any links.

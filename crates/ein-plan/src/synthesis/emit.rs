@@ -1,0 +1,251 @@
+//! From a schedule to the steps of a program.
+
+use super::bundle::Bundle;
+use super::net::Net;
+use super::route::Scheme;
+use super::schedule::Schedule;
+use ein_ir::region::Region;
+use ein_task::exchange::{Exchange, PieceId, Program, Step};
+use ein_task::machine::DeviceId;
+use std::collections::{BTreeMap, HashMap};
+
+/// A program in the making.
+struct Steps<'a> {
+    exchange: &'a Exchange,
+    finished: Vec<bool>,
+    steps: Vec<Step>,
+    at: Vec<DeviceId>,
+    /// Whether a step leaves the finished value.
+    done: Vec<bool>,
+    loads: BTreeMap<(usize, DeviceId), PieceId>,
+    /// Looked up, never iterated.
+    cuts: HashMap<(PieceId, Region), PieceId>,
+    /// What readers got, by device.
+    delivered: Vec<Vec<(Region, PieceId)>>,
+}
+
+/// One piece of a scheme while its moves are made.
+#[derive(Clone, Default)]
+struct State {
+    /// Partials that came together, by fold and device: which, and in what step.
+    inbox: BTreeMap<(usize, DeviceId), Vec<(Vec<usize>, PieceId)>>,
+    /// The finished value, by device.
+    have: BTreeMap<DeviceId, PieceId>,
+}
+
+/// The program of a schedule.
+pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &Schedule) -> Program {
+    let mut steps = Steps {
+        exchange,
+        finished: (0..exchange.have.blocks.len()).map(|b| exchange.have.is_finished(b)).collect(),
+        steps: Vec::with_capacity(4 * schedule.travels.len() + exchange.needs.len()),
+        at: Vec::new(),
+        done: Vec::new(),
+        loads: BTreeMap::new(),
+        cuts: HashMap::new(),
+        delivered: vec![Vec::new(); net.devices],
+    };
+    let mut states = vec![State::default(); schedule.pieces.len()];
+    for travel in &schedule.travels {
+        let piece = &schedule.pieces[travel.piece];
+        let leg = &scheme.legs[piece.leg];
+        let bundle = &scheme.bundles[leg.bundle];
+        let state = &mut states[travel.piece];
+        let (from, to) = travel.hop;
+        let at = (bundle, piece.part, &piece.region);
+        match travel.fold {
+            Some(n) => {
+                let mut own = steps.together(at, &leg.route.folds[n], n, from, state);
+                if net.workers.contains(from) {
+                    own = vec![steps.fold(own, bundle.holders.len())];
+                }
+                for (partials, id) in own {
+                    let moved = steps.moved(id, to);
+                    state.inbox.entry((n, to)).or_default().push((partials, moved));
+                }
+            }
+            None => {
+                let id = steps.value(at, leg, from, state);
+                let moved = steps.moved(id, to);
+                state.have.insert(to, moved);
+            }
+        }
+    }
+    for (piece, mut state) in schedule.pieces.iter().zip(states) {
+        let leg = &scheme.legs[piece.leg];
+        let bundle = &scheme.bundles[leg.bundle];
+        for reader in bundle.readers.iter() {
+            let id = steps.value((bundle, piece.part, &piece.region), leg, reader, &mut state);
+            steps.delivered[reader.index()].push((piece.region.clone(), id));
+        }
+    }
+    steps.program()
+}
+
+/// A bundle, which of its parts, and a box of that.
+type At<'a> = (&'a Bundle, usize, &'a Region);
+
+impl Steps<'_> {
+    /// The partials that a device has for a fold: its own and what arrived.
+    fn together(
+        &mut self,
+        (bundle, part, region): At,
+        fold: &super::route::Fold,
+        n: usize,
+        device: DeviceId,
+        state: &mut State,
+    ) -> Vec<(Vec<usize>, PieceId)> {
+        let mut pieces = state.inbox.remove(&(n, device)).unwrap_or_default();
+        for (partial, &supplier) in fold.from.iter().enumerate() {
+            if supplier == device {
+                let block = bundle.parts[part].blocks[partial];
+                pieces.push((vec![block], self.part(block, device, region)));
+            }
+        }
+        pieces
+    }
+
+    /// The finished value of a piece at a device that has it or is where it is folded.
+    fn value(&mut self, at: At, leg: &super::route::Leg, device: DeviceId, state: &mut State) -> PieceId {
+        if let Some(&id) = state.have.get(&device) {
+            return id;
+        }
+        let (bundle, part, region) = at;
+        let id = match leg.route.folds.iter().position(|f| f.root == device) {
+            Some(n) => {
+                let pieces = self.together(at, &leg.route.folds[n], n, device, state);
+                self.fold(pieces, bundle.holders.len()).1
+            }
+            None => self.part(bundle.parts[part].blocks[0], device, region),
+        };
+        state.have.insert(device, id);
+        id
+    }
+
+    /// Folds pieces of one box on one device, of which `all` partials are to come together. A single piece of
+    /// too few partials is left as it is, and so is one that came finished.
+    fn fold(&mut self, mut pieces: Vec<(Vec<usize>, PieceId)>, all: usize) -> (Vec<usize>, PieceId) {
+        pieces.sort_unstable();
+        if pieces.len() == 1 && (pieces[0].0.len() < all || self.done[pieces[0].1]) {
+            return pieces.swap_remove(0);
+        }
+        let ids: Vec<PieceId> = pieces.iter().map(|p| p.1).collect();
+        let mut partials: Vec<usize> = pieces.into_iter().flat_map(|p| p.0).collect();
+        partials.sort_unstable();
+        let device = self.at[ids[0]];
+        let done = partials.len() == all;
+        (partials, self.push(Step::Fold { pieces: ids }, device, done))
+    }
+
+    /// A box of a block at one of its holders.
+    fn part(&mut self, block: usize, device: DeviceId, region: &Region) -> PieceId {
+        let load = if let Some(&load) = self.loads.get(&(block, device)) {
+            load
+        } else {
+            let load = self.push(Step::Load { block, device }, device, self.finished[block]);
+            self.loads.insert((block, device), load);
+            load
+        };
+        if *region == self.exchange.have.blocks[block].region { load } else { self.cut(load, region) }
+    }
+
+    fn cut(&mut self, piece: PieceId, region: &Region) -> PieceId {
+        if let Some(&cut) = self.cuts.get(&(piece, region.clone())) {
+            return cut;
+        }
+        let cut = self.push(Step::Cut { piece, region: region.clone() }, self.at[piece], self.done[piece]);
+        self.cuts.insert((piece, region.clone()), cut);
+        cut
+    }
+
+    fn moved(&mut self, piece: PieceId, to: DeviceId) -> PieceId {
+        self.push(Step::Move { piece, to }, to, self.done[piece])
+    }
+
+    fn push(&mut self, step: Step, at: DeviceId, done: bool) -> PieceId {
+        self.steps.push(step);
+        self.at.push(at);
+        self.done.push(done);
+        self.steps.len() - 1
+    }
+
+    /// Pastes what every need is made of, and leaves out what nothing reads.
+    fn program(mut self) -> Program {
+        let needs = &self.exchange.needs;
+        let mut yields: Vec<PieceId> = Vec::with_capacity(needs.len());
+        let mut answered: BTreeMap<(DeviceId, &Region), PieceId> = BTreeMap::new();
+        for need in needs {
+            let yielded = match answered.get(&(need.device, &need.region)) {
+                Some(&piece) => piece,
+                None => self.assemble(need.device, &need.region),
+            };
+            answered.insert((need.device, &need.region), yielded);
+            yields.push(yielded);
+        }
+        swept(Program { steps: self.steps, yields })
+    }
+
+    fn assemble(&mut self, device: DeviceId, need: &Region) -> PieceId {
+        let mut parts: Vec<(Region, PieceId)> = Vec::new();
+        for b in 0..self.finished.len() {
+            let held = &self.exchange.have.blocks[b];
+            if self.finished[b]
+                && held.devices.contains(device)
+                && let Some(both) = held.region.intersect(need)
+            {
+                let piece = self.part(b, device, &both);
+                parts.push((both, piece));
+            }
+        }
+        let delivered = std::mem::take(&mut self.delivered[device.index()]);
+        for (region, piece) in &delivered {
+            if let Some(both) = region.intersect(need) {
+                let piece = if both == *region { *piece } else { self.cut(*piece, &both) };
+                parts.push((both, piece));
+            }
+        }
+        self.delivered[device.index()] = delivered;
+        if parts.len() == 1 {
+            return parts[0].1;
+        }
+        parts.sort_unstable();
+        let pieces: Vec<PieceId> = parts.into_iter().map(|p| p.1).collect();
+        self.push(Step::Paste { pieces, region: need.clone() }, device, true)
+    }
+}
+
+/// The program without the steps that no yield depends on.
+fn swept(program: Program) -> Program {
+    let Program { mut steps, mut yields } = program;
+    let mut live = vec![false; steps.len()];
+    for &p in &yields {
+        live[p] = true;
+    }
+    for row in (0..steps.len()).rev() {
+        if live[row] {
+            for &mut p in reads(&mut steps[row]) {
+                live[p] = true;
+            }
+        }
+    }
+    if live.iter().all(|&l| l) {
+        return Program { steps, yields };
+    }
+    let mut renumbered = vec![0; live.len()];
+    for row in 1..live.len() {
+        renumbered[row] = renumbered[row - 1] + usize::from(live[row - 1]);
+    }
+    let mut alive = live.iter();
+    steps.retain(|_| alive.next() == Some(&true));
+    steps.iter_mut().flat_map(reads).chain(&mut yields).for_each(|p| *p = renumbered[*p]);
+    Program { steps, yields }
+}
+
+/// The pieces that a step names.
+fn reads(step: &mut Step) -> &mut [PieceId] {
+    match step {
+        Step::Load { .. } => &mut [],
+        Step::Cut { piece, .. } | Step::Move { piece, .. } => std::slice::from_mut(piece),
+        Step::Fold { pieces } | Step::Paste { pieces, .. } => pieces,
+    }
+}

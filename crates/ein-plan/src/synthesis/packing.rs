@@ -1,0 +1,251 @@
+//! Packing: shares of every bundle on routes so that the busiest resource is least busy.
+//!
+//! Links are priced by load. A bundle that has a cheaper route than the dearest of those it uses moves part of
+//! its share there, as much as lowers a smoothed maximum of the loads (pairwise Frank–Wolfe steps, one bundle at
+//! a time, on the potential of multiplicative weights; Garg and Könemann 1998 price links in the same way).
+//! Routes are found by [`Ways`] under the prices, folds with every possible first complete device.
+
+use super::bundle::Bundle;
+use super::net::{Net, Ways};
+use super::route::{Leg, Route, Scheme, fold_tree, hand_tree};
+use ein_task::machine::DeviceSet;
+use std::rc::Rc;
+
+/// A route in use.
+struct Column {
+    route: Rc<Route>,
+    share: f64,
+    /// Seconds on each resource it loads, if the whole bundle went this way.
+    load: Vec<(usize, f64)>,
+    depth: usize,
+}
+
+struct Packing<'a> {
+    net: &'a Net<'a>,
+    bundles: &'a [Bundle],
+    columns: Vec<Vec<Column>>,
+    busy: Vec<f64>,
+    /// `exp(sharpness · (busy / scale - 1))` of every resource.
+    price: Vec<f64>,
+    sharpness: f64,
+    scale: f64,
+}
+
+/// How hard to try.
+pub(super) struct Effort {
+    /// Rounds over all bundles.
+    pub(super) rounds: usize,
+    /// Seconds of the busiest resource that are good enough.
+    pub(super) enough: f64,
+}
+
+/// Improves a scheme.
+pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
+    let mut packing = Packing {
+        net,
+        bundles: &start.bundles,
+        columns: start.bundles.iter().map(|_| Vec::new()).collect(),
+        busy: vec![0.0; net.slowness.len()],
+        price: vec![0.0; net.slowness.len()],
+        sharpness: 0.0,
+        scale: 1.0,
+    };
+    for leg in &start.legs {
+        packing.add(leg.bundle, Rc::clone(&leg.route), leg.share);
+    }
+    packing.settle(effort);
+    packing.thin(effort);
+    let mut legs = Vec::new();
+    for (bundle, columns) in packing.columns.iter().enumerate() {
+        legs.extend(columns.iter().map(|c| Leg { bundle, share: c.share, route: Rc::clone(&c.route) }));
+    }
+    Scheme { bundles: Rc::clone(&start.bundles), legs }
+}
+
+impl Packing<'_> {
+    /// Uses a route for a share; the position of its column.
+    fn add(&mut self, bundle: usize, route: Rc<Route>, share: f64) -> usize {
+        if let Some(n) = self.columns[bundle].iter().position(|c| c.route == route) {
+            self.columns[bundle][n].share += share;
+            for &(r, seconds) in &self.columns[bundle][n].load {
+                self.busy[r] += seconds * share;
+            }
+            return n;
+        }
+        let mut load: Vec<(usize, f64)> = Vec::new();
+        let mut depth = 0;
+        for c in route.crossings(self.net, &self.bundles[bundle]) {
+            depth = depth.max(c.level);
+            for &r in &self.net.machine.links[c.link].resources {
+                let seconds = c.bytes(&self.bundles[bundle]) * self.net.slowness[r];
+                match load.iter_mut().find(|l| l.0 == r) {
+                    Some(l) => l.1 += seconds,
+                    None => load.push((r, seconds)),
+                }
+            }
+        }
+        for &(r, seconds) in &load {
+            self.busy[r] += seconds * share;
+        }
+        self.columns[bundle].push(Column { route, share, load, depth });
+        self.columns[bundle].len() - 1
+    }
+
+    fn most(&self) -> f64 {
+        self.busy.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn settle(&mut self, effort: &Effort) {
+        let mut sharpness: f64 = 12.0;
+        let mut last = f64::INFINITY;
+        for round in 0..effort.rounds {
+            let most = self.most();
+            if most <= effort.enough {
+                return;
+            }
+            // Sharper once the blunter potential has nothing more to give.
+            if most > 0.997 * last {
+                if sharpness > 400.0 {
+                    return;
+                }
+                sharpness *= 1.6;
+            }
+            last = most;
+            self.reprice(sharpness, most);
+            let mut moved = false;
+            for bundle in 0..self.bundles.len() {
+                moved |= self.improve(bundle, round % 2 == 0 || self.columns[bundle].len() < 2);
+            }
+            if !moved && sharpness > 400.0 {
+                return;
+            }
+        }
+    }
+
+    fn reprice(&mut self, sharpness: f64, scale: f64) {
+        (self.sharpness, self.scale) = (sharpness, scale);
+        for (price, busy) in self.price.iter_mut().zip(&self.busy) {
+            *price = (sharpness * (busy / scale - 1.0)).exp();
+        }
+    }
+
+    /// Moves share of a bundle from its dearest route to a cheaper one; with `search`, to the cheapest there is.
+    fn improve(&mut self, bundle: usize, search: bool) -> bool {
+        if search && let Some(route) = self.cheapest(bundle) {
+            self.add(bundle, Rc::new(route), 0.0);
+        }
+        let cost = |c: &Column| c.load.iter().map(|&(r, s)| self.price[r] * s).sum::<f64>();
+        let costs: Vec<f64> = self.columns[bundle].iter().map(cost).collect();
+        let used = (0..costs.len()).filter(|&n| self.columns[bundle][n].share > 0.0);
+        let Some(dear) = used.max_by(|&a, &b| costs[a].total_cmp(&costs[b]).then(b.cmp(&a))) else { return false };
+        let Some(cheap) = (0..costs.len()).min_by(|&a, &b| costs[a].total_cmp(&costs[b]).then(a.cmp(&b))) else {
+            return false;
+        };
+        if costs[cheap] >= costs[dear] * (1.0 - 1e-3) {
+            self.columns[bundle].retain(|c| c.share > 0.0);
+            return false;
+        }
+        // What a unit of share moved does to every resource.
+        let mut change: Vec<(usize, f64)> = self.columns[bundle][cheap].load.clone();
+        for &(r, s) in &self.columns[bundle][dear].load {
+            match change.iter_mut().find(|c| c.0 == r) {
+                Some(c) => c.1 -= s,
+                None => change.push((r, -s)),
+            }
+        }
+        let whole = self.columns[bundle][dear].share;
+        let slope = |moved: f64| -> f64 {
+            let of = |&(r, d): &(usize, f64)| d * (self.sharpness * ((self.busy[r] + moved * d) / self.scale - 1.0)).exp();
+            change.iter().map(of).sum()
+        };
+        let mut moved = whole;
+        if slope(whole) > 0.0 {
+            let (mut low, mut high) = (0.0, whole);
+            for _ in 0..24 {
+                let middle = 0.5 * (low + high);
+                if slope(middle) > 0.0 { high = middle } else { low = middle }
+            }
+            moved = low;
+        }
+        self.columns[bundle][cheap].share += moved;
+        let rest = self.columns[bundle][dear].share - moved;
+        self.columns[bundle][dear].share = if rest < 1e-9 { 0.0 } else { rest };
+        for (r, d) in change {
+            self.busy[r] = (self.busy[r] + moved * d).max(0.0);
+            self.price[r] = (self.sharpness * (self.busy[r] / self.scale - 1.0)).exp();
+        }
+        self.columns[bundle].retain(|c| c.share > 0.0);
+        moved > 1e-6 * whole
+    }
+
+    /// The cheapest route found under the prices.
+    fn cheapest(&self, bundle: usize) -> Option<Route> {
+        let bundle = &self.bundles[bundle];
+        let of = |l: &ein_task::machine::Link| {
+            l.resources.iter().map(|&r| self.price[r] * self.net.slowness[r]).sum::<f64>()
+        };
+        let mut cost: Vec<f64> = self.net.machine.links.iter().map(of).collect();
+        // Among equals the one with fewer hops, and few hops are worth a little.
+        let hop = 0.02 * cost.iter().sum::<f64>() / cost.len().max(1) as f64 + f64::MIN_POSITIVE;
+        cost.iter_mut().for_each(|c| *c += hop);
+        let ways = Ways::new(self.net, &cost);
+        if bundle.finished {
+            return Some(Route { folds: vec![], hands: hand_tree(&ways, bundle.holders[0], bundle.readers)?.0 });
+        }
+        let (pending, finished) = (bundle.pending as f64, bundle.bytes as f64);
+        let mut best: Option<(f64, Route)> = None;
+        let roots = bundle.holding().union(bundle.readers).intersect(self.net.workers);
+        for root in roots.iter() {
+            let Some((fold, up)) = fold_tree(&ways, root, &bundle.holders) else { continue };
+            let Some((hands, down)) = hand_tree(&ways, DeviceSet::one(root), bundle.readers) else { continue };
+            let total = up * pending + down * finished;
+            if best.as_ref().is_none_or(|b| total < b.0 * (1.0 - 1e-12)) {
+                best = Some((total, Route { folds: vec![fold], hands }));
+            }
+        }
+        best.map(|b| b.1)
+    }
+
+    /// Drops routes with little on them and moves their shares to those that stay.
+    fn thin(&mut self, effort: &Effort) {
+        for least in [0.01, 0.025] {
+            for bundle in 0..self.bundles.len() {
+                let largest = self.columns[bundle].iter().map(|c| c.share).fold(0.0, f64::max);
+                let drop = |c: &Column| c.share < least * largest.max(least) && c.share < largest;
+                let gone: f64 = self.columns[bundle].iter().filter(|c| drop(c)).map(|c| c.share).sum();
+                if gone == 0.0 {
+                    continue;
+                }
+                let busy = &mut self.busy;
+                self.columns[bundle].retain(|c| {
+                    if drop(c) {
+                        c.load.iter().for_each(|&(r, s)| busy[r] -= s * c.share);
+                    }
+                    !drop(c)
+                });
+                for c in &mut self.columns[bundle] {
+                    let more = c.share / (1.0 - gone) - c.share;
+                    c.share += more;
+                    c.load.iter().for_each(|&(r, s)| self.busy[r] += s * more);
+                }
+            }
+            for _ in 0..12 {
+                let most = self.most();
+                if most <= effort.enough {
+                    break;
+                }
+                self.reprice(300.0, most);
+                let mut moved = false;
+                for bundle in 0..self.bundles.len() {
+                    moved |= self.improve(bundle, false);
+                }
+                if !moved {
+                    break;
+                }
+            }
+        }
+        for columns in &mut self.columns {
+            columns.sort_by(|a, b| a.depth.cmp(&b.depth).then_with(|| a.route.cmp(&b.route)));
+        }
+    }
+}

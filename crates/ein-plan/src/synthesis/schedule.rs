@@ -1,0 +1,185 @@
+//! From shares to boxes, and the order in which they move.
+
+use super::bundle::Bundle;
+use super::net::Net;
+use super::route::{Crossing, Hop, Scheme};
+use ein_ir::region::Region;
+use ein_task::exchange::Exchange;
+use ein_task::flow::{Transfer, makespan};
+use ein_task::traffic::bytes_of;
+
+/// A box of a leg.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    pub(super) leg: usize,
+    /// Which of the bundle's parts it is cut from.
+    pub(super) part: usize,
+    pub(super) region: Region,
+    /// The how-many-th of the leg's pieces.
+    number: usize,
+}
+
+/// A move of a piece.
+#[derive(Clone, Debug)]
+pub(super) struct Travel {
+    pub(super) piece: usize,
+    pub(super) hop: Hop,
+    /// The fold it belongs to; none for a hand-out.
+    pub(super) fold: Option<usize>,
+}
+
+/// In which order the moves of a link go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Order {
+    /// A move as early as what it waits for allows: pieces one after the other, each as soon as it can.
+    Early,
+    /// A move as late as what waits for it allows, so that long ways start first.
+    Late,
+}
+
+/// A scheme with boxes and an order.
+pub(super) struct Schedule {
+    pub(super) pieces: Vec<Piece>,
+    /// In an order in which they can happen.
+    pub(super) travels: Vec<Travel>,
+    pub(super) transfers: Vec<Transfer>,
+}
+
+impl Schedule {
+    /// When the last move arrives on the machine, local work being free.
+    pub(super) fn seconds(&self, net: &Net) -> f64 {
+        makespan(net.machine, &self.transfers).0
+    }
+}
+
+/// Cuts every leg of a scheme into about `count` pieces and puts their moves in order.
+pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, count: usize, order: Order) -> Schedule {
+    let pieces = cut(exchange, scheme, count);
+    let routes: Vec<Vec<Crossing>> =
+        scheme.legs.iter().map(|l| l.route.crossings(net, &scheme.bundles[l.bundle])).collect();
+    let depth = routes.iter().flatten().map(|c| c.level).max().unwrap_or(0);
+    // What decides the order: the slot, then the distance around, so that no two senders meet at one receiver.
+    let mut keys: Vec<(usize, usize, usize, usize)> = Vec::new();
+    for (n, piece) in pieces.iter().enumerate() {
+        for (c, crossing) in routes[piece.leg].iter().enumerate() {
+            let slot = match order {
+                Order::Early => crossing.level,
+                Order::Late => depth - crossing.behind,
+            };
+            let (from, to) = (crossing.hop.0.index(), crossing.hop.1.index());
+            keys.push((piece.number + slot, (to + net.devices - from) % net.devices, n, c));
+        }
+    }
+    keys.sort_unstable();
+    let starts: Vec<usize> = pieces
+        .iter()
+        .scan(0, |at, p| {
+            let start = *at;
+            *at += routes[p.leg].len();
+            Some(start)
+        })
+        .collect();
+    let mut place = vec![0u32; keys.len()];
+    for (n, &(_, _, piece, crossing)) in keys.iter().enumerate() {
+        place[starts[piece] + crossing] = n as u32;
+    }
+    let bytes: Vec<(u64, u64)> = pieces
+        .iter()
+        .map(|p| (bytes_of(exchange, &p.region, false), bytes_of(exchange, &p.region, true)))
+        .collect();
+    let mut travels = Vec::with_capacity(keys.len());
+    let mut transfers = Vec::with_capacity(keys.len());
+    for &(_, _, piece, n) in &keys {
+        let crossing = &routes[pieces[piece].leg][n];
+        let (pending, finished) = bytes[piece];
+        let bytes = if crossing.complete { finished } else { pending * crossing.pieces as u64 };
+        let after = crossing.after.iter().map(|&c| place[starts[piece] + c]).collect();
+        travels.push(Travel { piece, hop: crossing.hop, fold: crossing.fold });
+        transfers.push(Transfer { link: crossing.link, bytes, after });
+    }
+    Schedule { pieces, travels, transfers }
+}
+
+/// The boxes of every leg: a bundle's parts laid end to end and cut by the shares, each leg's part of them in
+/// about `count` pieces.
+fn cut(exchange: &Exchange, scheme: &Scheme, count: usize) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut first = 0;
+    for (n, bundle) in scheme.bundles.iter().enumerate() {
+        let last = first + scheme.legs[first..].iter().take_while(|l| l.bundle == n).count();
+        cut_bundle(exchange, bundle, &scheme.legs[first..last], first, count, &mut pieces);
+        first = last;
+    }
+    pieces
+}
+
+fn cut_bundle(
+    exchange: &Exchange,
+    bundle: &Bundle,
+    legs: &[super::route::Leg],
+    first: usize,
+    count: usize,
+    pieces: &mut Vec<Piece>,
+) {
+    let volumes: Vec<f64> = bundle.parts.iter().map(|p| p.region.volume() as f64).collect();
+    let whole: f64 = volumes.iter().sum();
+    let mut ends = Vec::with_capacity(legs.len());
+    let mut sum = 0.0;
+    for leg in legs {
+        sum += leg.share;
+        ends.push(sum);
+    }
+    let mut numbers = vec![0; legs.len()];
+    let mut start = 0.0;
+    for (p, (part, volume)) in bundle.parts.iter().zip(&volumes).enumerate() {
+        let end = start + volume / whole;
+        // Of every leg that has some of this part: where it begins and ends, as fractions of the part.
+        let mut shares: Vec<(usize, f64, f64, usize)> = Vec::new();
+        for (l, leg) in legs.iter().enumerate() {
+            let low = if l == 0 { 0.0 } else { ends[l - 1] };
+            let high = if l + 1 == legs.len() { 1.0 } else { ends[l] };
+            let (low, high) = (low.max(start), high.min(end));
+            if high > low {
+                let share = (high - low) / leg.share;
+                let within = |at: f64| ((at - start) / (end - start)).clamp(0.0, 1.0);
+                let boxes = ((share * count as f64).round() as usize).max(1);
+                shares.push((l, within(low), within(high), boxes));
+            }
+        }
+        start = end;
+        let wanted = shares.iter().map(|s| s.3).sum();
+        let Some(axis) = cutting_axis(exchange, &part.region, bundle.finished, wanted).filter(|_| wanted > 1) else {
+            let most = shares.iter().max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)).then(b.0.cmp(&a.0)));
+            let leg = most.map_or(0, |s| s.0);
+            pieces.push(Piece { leg: first + leg, part: p, region: part.region.clone(), number: numbers[leg] });
+            numbers[leg] += 1;
+            continue;
+        };
+        let interval = part.region.0[axis];
+        let at = |fraction: f64| interval.lo + (fraction * interval.len() as f64).round() as usize;
+        let mut from = interval.lo;
+        for (n, &(leg, low, high, boxes)) in shares.iter().enumerate() {
+            for b in 1..=boxes {
+                let last = n + 1 == shares.len() && b == boxes;
+                let to = if last { interval.hi } else { at(low + (high - low) * b as f64 / boxes as f64) };
+                if to > from {
+                    let mut region = part.region.clone();
+                    (region.0[axis].lo, region.0[axis].hi) = (from, to);
+                    pieces.push(Piece { leg: first + leg, part: p, region, number: numbers[leg] });
+                    numbers[leg] += 1;
+                    from = to;
+                }
+            }
+        }
+    }
+}
+
+/// The axis to cut a box along: the first that is long enough for fine shares, else the longest. Pending fields
+/// that lack an axis would cross once for each piece, so a pending box is cut along an axis that all fields have.
+fn cutting_axis(exchange: &Exchange, region: &Region, finished: bool, wanted: usize) -> Option<usize> {
+    let fields = &exchange.have.pending.fields;
+    let allowed = |a: &usize| finished || fields.iter().all(|f| f.axes.contains(a));
+    let axes: Vec<usize> = (0..region.rank()).filter(allowed).collect();
+    let fine = axes.iter().copied().find(|&a| region.0[a].len() >= 32 * wanted);
+    fine.or_else(|| axes.into_iter().max_by_key(|&a| (region.0[a].len(), usize::MAX - a)))
+}

@@ -1,0 +1,434 @@
+//! Known shapes as schemes: direct, one owner, sliced owners, ring, halving, two levels. They are candidates of
+//! their own, and where packing starts from.
+
+use super::bundle::Bundle;
+use super::net::{Net, Ways};
+use super::route::{Fold, Hop, Leg, Route, Scheme, fold_star, fold_tree, hand_star, hand_tree, join};
+use ein_task::machine::{DeviceId, DeviceSet};
+use std::rc::Rc;
+
+/// The bundles to answer and the ways there are when nothing moves yet.
+pub(super) struct Seeds<'a> {
+    pub(super) net: &'a Net<'a>,
+    pub(super) bundles: Rc<Vec<Bundle>>,
+    pub(super) ways: &'a Ways,
+}
+
+impl Seeds<'_> {
+    /// Every bundle by the routes that `of` gives, in equal shares; `None` if there is none for some bundle.
+    fn scheme(&self, mut of: impl FnMut(&Bundle) -> Option<Vec<Route>>) -> Option<Scheme> {
+        let mut legs = Vec::new();
+        for (n, bundle) in self.bundles.iter().enumerate() {
+            let routes = of(bundle)?;
+            let share = 1.0 / routes.len() as f64;
+            legs.extend(routes.into_iter().map(|route| Leg { bundle: n, share, route: Rc::new(route) }));
+        }
+        Some(Scheme { bundles: Rc::clone(&self.bundles), legs })
+    }
+
+    /// Every reader gets each partial and folds for itself; of several holders the least loaded gives.
+    pub(super) fn direct(&self) -> Option<Scheme> {
+        let mut busy = vec![0.0f64; self.net.slowness.len()];
+        self.scheme(|bundle| {
+            let mut folds = Vec::new();
+            let mut hands = Vec::new();
+            if bundle.finished {
+                for reader in bundle.readers.iter() {
+                    let path = self.least_loaded(bundle, reader, &busy)?;
+                    join(&path, &mut bundle.holders[0].clone(), &mut hands);
+                    self.add(&path, bundle.bytes as f64, &mut busy);
+                }
+            } else {
+                for reader in bundle.readers.iter() {
+                    if self.net.workers.contains(reader) {
+                        folds.push(fold_star(self.ways, reader, &bundle.holders)?);
+                    } else {
+                        // A device that does not compute gets the value from one that does.
+                        let worker = bundle.holding().intersect(self.net.workers).lowest()?;
+                        folds.push(fold_star(self.ways, worker, &bundle.holders)?);
+                        hands.extend(hand_star(self.ways, DeviceSet::one(worker), DeviceSet::one(reader))?);
+                    }
+                }
+            }
+            Some(vec![Route { folds, hands }])
+        })
+    }
+
+    /// The way from the holder that keeps the busiest resource least busy.
+    fn least_loaded(&self, bundle: &Bundle, reader: DeviceId, busy: &[f64]) -> Option<Vec<DeviceId>> {
+        let cost = |from: DeviceId| {
+            let links = self.ways.path(from, reader);
+            let most = links.windows(2).flat_map(|hop| {
+                let link = self.net.linked(hop[0], hop[1]).expect("a way is made of links");
+                self.net.machine.links[link].resources.iter()
+            });
+            let most = most.map(|&r| busy[r] + bundle.bytes as f64 * self.net.slowness[r]).fold(0.0, f64::max);
+            (links.len(), most)
+        };
+        let reach = bundle.holders[0].iter().filter(|&h| self.ways.cost(h, reader).is_finite());
+        let best = reach
+            .map(|h| (cost(h), h))
+            .min_by(|a, b| a.0.0.cmp(&b.0.0).then(a.0.1.total_cmp(&b.0.1)).then(a.1.cmp(&b.1)))?;
+        Some(self.ways.path(best.1, reader))
+    }
+
+    fn add(&self, path: &[DeviceId], bytes: f64, busy: &mut [f64]) {
+        for hop in path.windows(2) {
+            let link = self.net.linked(hop[0], hop[1]).expect("a way is made of links");
+            for &r in &self.net.machine.links[link].resources {
+                busy[r] += bytes * self.net.slowness[r];
+            }
+        }
+    }
+
+    /// One owner folds a box, or has it, and hands it out; `trees` may relay and fold on the way.
+    pub(super) fn whole(&self, trees: bool) -> Option<Scheme> {
+        let mut received = vec![0u64; self.net.devices];
+        self.scheme(|bundle| {
+            if bundle.finished {
+                return Some(vec![Route { folds: vec![], hands: self.hands(trees, bundle.holders[0], bundle)? }]);
+            }
+            let owner = self.owners(bundle).iter().min_by_key(|d| (received[d.index()], *d))?;
+            received[owner.index()] += bundle.pending;
+            Some(vec![self.owned(trees, owner, bundle)?])
+        })
+    }
+
+    /// Every bundle in equal slices, each folded, or first received, by an owner of its own.
+    pub(super) fn sliced(&self, trees: bool) -> Option<Scheme> {
+        self.scheme(|bundle| {
+            if bundle.finished && bundle.readers.len() == 1 {
+                return Some(vec![Route { folds: vec![], hands: self.hands(trees, bundle.holders[0], bundle)? }]);
+            }
+            let owners: Vec<DeviceId> = self.owners(bundle).iter().collect();
+            let holders: Vec<DeviceId> = bundle.holding().iter().collect();
+            let slice = |(n, &owner): (usize, &DeviceId)| {
+                if !bundle.finished {
+                    return self.owned(trees, owner, bundle);
+                }
+                // The holders take turns in giving slices away.
+                let giver = holders[n * holders.len() / owners.len().max(1) % holders.len()];
+                let mut hands = hand_star(self.ways, DeviceSet::one(giver), DeviceSet::one(owner))?;
+                let have = hands.iter().fold(DeviceSet::one(owner), |have, h| have.with(h.1));
+                let rest = bundle.readers.without(have);
+                hands.extend(if trees { hand_tree(self.ways, have, rest)?.0 } else { self.handed(owner, have, rest)? });
+                Some(Route { folds: vec![], hands })
+            };
+            owners.iter().enumerate().map(slice).collect()
+        })
+    }
+
+    /// Moves from `owner` to `readers` by its own links.
+    fn handed(&self, owner: DeviceId, mut have: DeviceSet, readers: DeviceSet) -> Option<Vec<Hop>> {
+        let mut hops = Vec::new();
+        for reader in readers.iter() {
+            if !self.ways.cost(owner, reader).is_finite() {
+                return None;
+            }
+            join(&self.ways.path(owner, reader), &mut have, &mut hops);
+        }
+        Some(hops)
+    }
+
+    fn hands(&self, trees: bool, starts: DeviceSet, bundle: &Bundle) -> Option<Vec<Hop>> {
+        if trees { Some(hand_tree(self.ways, starts, bundle.readers)?.0) } else { hand_star(self.ways, starts, bundle.readers) }
+    }
+
+    fn owned(&self, trees: bool, owner: DeviceId, bundle: &Bundle) -> Option<Route> {
+        let fold = if trees { fold_tree(self.ways, owner, &bundle.holders)?.0 } else { fold_star(self.ways, owner, &bundle.holders)? };
+        let hands = self.hands(trees, DeviceSet::one(owner), bundle)?;
+        Some(Route { folds: vec![fold], hands })
+    }
+
+    /// Devices among which a bundle is sliced: readers that hold a partial, or else holders; readers if finished.
+    pub(super) fn owners(&self, bundle: &Bundle) -> DeviceSet {
+        let readers = bundle.readers.intersect(self.net.workers);
+        if bundle.finished {
+            return if readers.is_empty() { bundle.readers } else { readers };
+        }
+        let holders = bundle.holding().intersect(self.net.workers);
+        let both = holders.intersect(readers);
+        if readers.len() > 1 && !both.is_empty() {
+            both
+        } else if readers.len() == 1 && bundle.readers.len() == 1 {
+            // Slices meet again at one reader: whoever folds, the same bytes arrive there.
+            if both.is_empty() { holders.union(readers) } else { holders }
+        } else if holders.is_empty() {
+            readers
+        } else {
+            holders
+        }
+    }
+
+    /// Along a ring through all devices that compute: folds and hand-outs go from neighbour to neighbour.
+    pub(super) fn ring(&self, ring: &[DeviceId]) -> Option<Scheme> {
+        let size = ring.len();
+        let place = |d: DeviceId| ring.iter().position(|r| *r == d);
+        let links = (0..size).all(|n| self.net.linked(ring[n], ring[(n + 1) % size]).is_some());
+        if size < 3 || !links {
+            return None;
+        }
+        let hands = |starts: DeviceSet, readers: DeviceSet| {
+            let mut hops = Vec::new();
+            let start = ring.iter().position(|&d| starts.contains(d))?;
+            let mut open: Vec<Hop> = Vec::new();
+            for n in start..start + size {
+                let (from, to) = (ring[n % size], ring[(n + 1) % size]);
+                if starts.contains(to) {
+                    open.clear();
+                    continue;
+                }
+                open.push((from, to));
+                if readers.contains(to) {
+                    hops.append(&mut open);
+                }
+            }
+            readers.iter().all(|r| place(r).is_some()).then_some(hops)
+        };
+        self.scheme(|bundle| {
+            if bundle.finished {
+                return Some(vec![Route { folds: vec![], hands: hands(bundle.holders[0], bundle.readers)? }]);
+            }
+            let owned = |owner: DeviceId| {
+                let root = place(owner)?;
+                let behind = |d: DeviceId| place(d).map(|n| (root + size - n) % size);
+                let from: Vec<DeviceId> =
+                    bundle.holders.iter().map(|h| h.iter().min_by_key(|&d| behind(d))).collect::<Option<_>>()?;
+                let furthest = from.iter().map(|&d| behind(d)).collect::<Option<Vec<_>>>()?.into_iter().max()?;
+                let at = |back: usize| ring[(root + size - back) % size];
+                let sends = (1..=furthest).rev().map(|back| (at(back), at(back - 1))).collect();
+                let fold = Fold { root: owner, from, sends };
+                Some(Route { folds: vec![fold], hands: hands(DeviceSet::one(owner), bundle.readers)? })
+            };
+            self.owners(bundle).iter().map(owned).collect()
+        })
+    }
+
+    /// Recursive halving and doubling: binomial trees over the positions of the devices that compute, which
+    /// must be a power of two.
+    pub(super) fn halving(&self) -> Option<Scheme> {
+        let devices: Vec<DeviceId> = self.net.workers.iter().collect();
+        let size = devices.len();
+        if size < 4 || !size.is_power_of_two() {
+            return None;
+        }
+        let place = |d: DeviceId| devices.iter().position(|w| *w == d);
+        // From `root` outwards, the longest jumps first; only what leads to a reader.
+        let hands = |root: DeviceId, readers: DeviceSet, ascending: bool| {
+            let mut have = DeviceSet::one(root);
+            let mut hops = Vec::new();
+            let bits: Vec<u32> = (0..size.trailing_zeros()).collect();
+            let order: Vec<u32> = if ascending { bits } else { bits.into_iter().rev().collect() };
+            for (n, &bit) in order.iter().enumerate() {
+                // Whoever is reached through `to` differs from it in the bits still to come only.
+                let later: usize = order[n + 1..].iter().map(|b| 1 << b).sum();
+                let now: Vec<DeviceId> = have.iter().collect();
+                for from in now {
+                    let to = place(from)? ^ (1 << bit);
+                    let leads = readers.iter().any(|r| place(r).is_some_and(|p| (p ^ to) & !later == 0));
+                    if leads && !have.contains(devices[to]) {
+                        join(&self.ways.path(from, devices[to]), &mut have, &mut hops);
+                    }
+                }
+            }
+            readers.without(DeviceSet::one(root)).iter().all(|r| have.contains(r)).then_some(hops)
+        };
+        let finite = devices.iter().all(|&a| devices.iter().all(|&b| self.ways.cost(a, b).is_finite()));
+        if !finite {
+            return None;
+        }
+        self.scheme(|bundle| {
+            if bundle.finished {
+                let holders: Vec<DeviceId> = bundle.holders[0].iter().collect();
+                let slices = if bundle.readers.len() == 1 { 1 } else { holders.len() };
+                let root = |n: usize| Some(Route { folds: vec![], hands: hands(holders[n], bundle.readers, false)? });
+                return (0..slices).map(root).collect();
+            }
+            let owned = |owner: DeviceId| {
+                let from: Vec<DeviceId> = bundle
+                    .holders
+                    .iter()
+                    .map(|h| if h.contains(owner) { Some(owner) } else { h.lowest() })
+                    .collect::<Option<_>>()?;
+                let suppliers: DeviceSet = from.iter().copied().collect();
+                let out = hands(owner, suppliers, true)?;
+                let sends: Vec<Hop> = out.into_iter().rev().map(|(a, b)| (b, a)).collect();
+                let linked = sends.iter().all(|&(a, b)| self.net.linked(a, b).is_some());
+                let fold = Fold { root: owner, from, sends };
+                linked.then_some(Route { folds: vec![fold], hands: hands(owner, bundle.readers, true)? })
+            };
+            self.owners(bundle).iter().map(owned).collect()
+        })
+    }
+
+    /// Two levels: slices are folded and handed out inside each group, and cross once between the devices of
+    /// equal position in their groups. With `spread`, a finished value is first spread over its group, so that
+    /// all ways between the groups are used.
+    pub(super) fn two_level(&self, groups: &[Vec<DeviceId>], spread: bool) -> Option<Scheme> {
+        let group_of = |d: DeviceId| groups.iter().position(|g| g.contains(&d));
+        let width = groups.iter().map(Vec::len).max()?;
+        let peer = |group: usize, n: usize| groups[group][n % groups[group].len()];
+        // From `source`, by way of the `rail`-th device of every other group.
+        let hands = |source: DeviceId, rail: usize, readers: DeviceSet| {
+            let own = group_of(source)?;
+            let mut have = DeviceSet::one(source);
+            let mut hops = Vec::new();
+            let via = peer(own, rail);
+            let away = |g: usize| g != own && groups[g].iter().any(|&d| readers.contains(d));
+            let leaves = (0..groups.len()).any(away);
+            let inside = groups[own].iter().filter(|&&d| readers.contains(d)).count();
+            if via != source && (leaves || inside > 1) {
+                join(&self.ways.path(source, via), &mut have, &mut hops);
+            }
+            for g in (0..groups.len()).filter(|&g| away(g)) {
+                let entry = peer(g, rail);
+                let only: Vec<&DeviceId> = groups[g].iter().filter(|&&d| readers.contains(d)).collect();
+                let entry = if let [only] = only[..] { *only } else { entry };
+                let start = if have.contains(via) { via } else { source };
+                join(&self.ways.path(start, entry), &mut have, &mut hops);
+            }
+            for g in 0..groups.len() {
+                for &d in groups[g].iter().filter(|&&d| readers.contains(d)) {
+                    if have.contains(d) {
+                        continue;
+                    }
+                    let entry = peer(g, rail);
+                    let start = if have.contains(entry) { entry } else { groups[g].iter().copied().find(|&d| have.contains(d))? };
+                    join(&self.ways.path(start, d), &mut have, &mut hops);
+                }
+            }
+            readers.iter().all(|r| have.contains(r)).then_some(hops)
+        };
+        let position = |d: DeviceId| group_of(d).and_then(|g| groups[g].iter().position(|x| *x == d));
+        let finite = groups.iter().flatten().all(|&a| groups.iter().flatten().all(|&b| self.ways.cost(a, b).is_finite()));
+        if !finite {
+            return None;
+        }
+        self.scheme(|bundle| {
+            if bundle.finished {
+                let holders: Vec<DeviceId> = bundle.holders[0].iter().collect();
+                let rails: Vec<(DeviceId, usize)> = if spread {
+                    (0..width).map(|n| (holders[n % holders.len()], n)).collect()
+                } else {
+                    holders.iter().map(|&h| Some((h, position(h)?))).collect::<Option<_>>()?
+                };
+                return rails
+                    .into_iter()
+                    .map(|(source, rail)| Some(Route { folds: vec![], hands: hands(source, rail, bundle.readers)? }))
+                    .collect();
+            }
+            let owned = |owner: DeviceId| {
+                let (own, rail) = (group_of(owner)?, position(owner)?);
+                let mut from = Vec::with_capacity(bundle.holders.len());
+                for h in &bundle.holders {
+                    let near = h.iter().find(|&d| d == owner).or_else(|| h.iter().find(|&d| group_of(d) == Some(own)));
+                    from.push(near.or_else(|| h.iter().find(|&d| position(d) == Some(rail))).or_else(|| h.lowest())?);
+                }
+                // Each supplier goes to its group's device of the rail, that to the owner.
+                let mut parent: Vec<(DeviceId, Option<DeviceId>)> = vec![(owner, None)];
+                let mut known = DeviceSet::one(owner);
+                let mut lead = |path: Vec<DeviceId>| {
+                    for hop in path.windows(2) {
+                        if known.contains(hop[0]) {
+                            return;
+                        }
+                        known = known.with(hop[0]);
+                        parent.push((hop[0], Some(hop[1])));
+                    }
+                };
+                for &d in &from {
+                    let group = group_of(d)?;
+                    let via = if group == own { owner } else { peer(group, rail) };
+                    let mut path = self.ways.path(d, via);
+                    // A way that comes through a device again goes on from there.
+                    for next in self.ways.path(via, owner).into_iter().skip(1) {
+                        match path.iter().position(|p| *p == next) {
+                            Some(n) => path.truncate(n + 1),
+                            None => path.push(next),
+                        }
+                    }
+                    lead(path);
+                }
+                let sends = super::route::leaves_first(&parent);
+                let fold = Fold { root: owner, from, sends };
+                Some(Route { folds: vec![fold], hands: hands(owner, rail, bundle.readers)? })
+            };
+            self.owners(bundle).iter().map(owned).collect()
+        })
+    }
+}
+
+/// Groups of devices that are linked to each other as fast as any on the machine; `None` unless there are
+/// several groups, each of several devices.
+pub(super) fn groups(net: &Net) -> Option<Vec<Vec<DeviceId>>> {
+    let machine = net.machine;
+    let inner = |l: &&ein_task::machine::Link| net.workers.contains(l.from) && net.workers.contains(l.to);
+    let quality = |l: &ein_task::machine::Link| (machine.bandwidth(l), std::cmp::Reverse(l.resources.len()));
+    let best = machine.links.iter().filter(inner).map(quality).max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
+    let mut group: Vec<usize> = (0..net.devices).collect();
+    for l in machine.links.iter().filter(inner).filter(|l| quality(l) == best) {
+        let (a, b) = (group[l.from.index()], group[l.to.index()]);
+        group.iter_mut().filter(|g| **g == a.max(b)).for_each(|g| *g = a.min(b));
+    }
+    let mut groups: Vec<Vec<DeviceId>> = Vec::new();
+    for name in 0..net.devices {
+        let members: Vec<DeviceId> = net.workers.iter().filter(|d| group[d.index()] == name).collect();
+        if !members.is_empty() {
+            groups.push(members);
+        }
+    }
+    (groups.len() > 1 && groups.iter().all(|g| g.len() > 1)).then_some(groups)
+}
+
+/// A ring through all devices that compute over direct links, the widest found: device order if that is as
+/// wide as any link, else the first in lexical order among those of the widest narrowest link.
+pub(super) fn ring(net: &Net) -> Option<Vec<DeviceId>> {
+    let devices: Vec<DeviceId> = net.workers.iter().collect();
+    let width = |a: DeviceId, b: DeviceId| {
+        net.linked(a, b).map_or(0.0, |l| net.machine.bandwidth(&net.machine.links[l]))
+    };
+    if devices.len() < 3 {
+        return None;
+    }
+    let mut widths: Vec<f64> = devices
+        .iter()
+        .flat_map(|&a| devices.iter().filter(move |&&b| a != b).map(move |&b| (a, b)))
+        .map(|(a, b)| width(a, b))
+        .filter(|w| *w > 0.0)
+        .collect();
+    widths.sort_by(|a, b| b.total_cmp(a));
+    widths.dedup();
+    let natural = (0..devices.len()).all(|n| width(devices[n], devices[(n + 1) % devices.len()]) == widths[0]);
+    if natural || devices.len() > 16 {
+        return Some(devices);
+    }
+    for &least in &widths {
+        let mut steps = 20_000;
+        let mut path = vec![devices[0]];
+        if extend(&devices, &mut path, &|a, b| width(a, b) >= least, &mut steps) {
+            return Some(path);
+        }
+    }
+    None
+}
+
+fn extend(all: &[DeviceId], path: &mut Vec<DeviceId>, wide: &dyn Fn(DeviceId, DeviceId) -> bool, steps: &mut usize) -> bool {
+    if *steps == 0 {
+        return false;
+    }
+    *steps -= 1;
+    let last = path[path.len() - 1];
+    if path.len() == all.len() {
+        return wide(last, path[0]);
+    }
+    for &next in all {
+        if !path.contains(&next) && wide(last, next) {
+            path.push(next);
+            if extend(all, path, wide, steps) {
+                return true;
+            }
+            path.pop();
+        }
+    }
+    false
+}
