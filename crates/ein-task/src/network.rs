@@ -55,7 +55,7 @@ pub(crate) struct Network<'a> {
     touched: Vec<u32>,
     /// By time; times are not negative, so their bits are in order.
     moments: BinaryHeap<Reverse<(u64, Moment)>>,
-    sharing: Sharing<'a>,
+    sharing: Sharing,
     ended: Vec<u32>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Network<'a> {
     fn issued(&mut self, transfer: u32, now: f64, passed: &mut Vec<Passed>) {
         let Row { link, bytes, .. } = self.rows[transfer as usize];
         if bytes > 0.0 {
-            self.sharing.begin(link as usize, bytes, now);
+            self.sharing.begin(link, bytes, now);
         } else {
             self.sent(transfer, now, passed);
         }
