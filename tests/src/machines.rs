@@ -17,6 +17,7 @@ fn machine(name: String, kinds: &[DeviceKind], mut links: Vec<(usize, usize, f64
         memory_bandwidth: 1e12,
         launch: Seconds(1e-6),
         free_elementwise: false,
+        engines: None,
     };
     let id = |n: usize| DeviceId(n as u16);
     let resource = |l: &(usize, usize, f64)| Resource { name: format!("{}>{}", l.0, l.1), bandwidth: l.2 };
@@ -32,6 +33,7 @@ fn machine(name: String, kinds: &[DeviceKind], mut links: Vec<(usize, usize, f64
         resources: links.iter().map(resource).collect(),
         links: links.iter().enumerate().map(link).collect(),
         issue: Seconds(1e-6),
+        processors: None,
     };
     machine.check().unwrap_or_else(|e| panic!("{e}"));
     machine

@@ -16,6 +16,7 @@ fn line() -> Machine {
         memory_bandwidth: 1e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        engines: None,
     };
     let mut machine = Machine {
         name: "line".into(),
@@ -23,6 +24,7 @@ fn line() -> Machine {
         resources: Vec::new(),
         links: Vec::new(),
         issue: Seconds(1e-6),
+        processors: None,
     };
     for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 1)] {
         machine.resources.push(Resource { name: format!("{from}-{to}"), bandwidth: 1e9 });

@@ -11,7 +11,8 @@ pub fn describe(machine: &Machine) -> String {
     let count = machine.len();
     let plural = if count == 1 { "" } else { "s" };
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "machine {}: {count} device{plural}, issue {}", machine.name, machine.issue);
+    let processors = machine.processors.map_or(String::new(), |n| format!(", {n} processors shared"));
+    let _ = writeln!(out, "machine {}: {count} device{plural}, issue {}{processors}", machine.name, machine.issue);
     devices(machine, &mut out);
     if count > 1 {
         links(machine, &mut out);
@@ -40,9 +41,10 @@ fn devices(machine: &Machine, out: &mut String) {
         let rates = if rates.is_empty() { "no arithmetic".into() } else { format!("TFLOP/s {}", rates.join(", ")) };
         let (memory, bandwidth) = (d.memory, number(d.memory_bandwidth / 1e9));
         let free = if d.free_elementwise { ", element-wise work free" } else { "" };
+        let engines = d.engines.map_or(String::new(), |n| format!(", copy engines {n}"));
         let _ = writeln!(
             out,
-            "  {ids} {names} ({}): {memory} at {bandwidth} GB/s, {rates}, launch {}{free}",
+            "  {ids} {names} ({}): {memory} at {bandwidth} GB/s, {rates}, launch {}{free}{engines}",
             d.kind, d.launch
         );
         first = last + 1;

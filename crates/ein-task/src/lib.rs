@@ -34,3 +34,4 @@ pub mod timeline;
 pub mod traffic;
 pub mod units;
 pub mod verify;
+mod work;

@@ -168,6 +168,8 @@ pub struct Device {
     pub launch: Seconds,
     /// Whether maps and reductions cost nothing (idealised machines).
     pub free_elementwise: bool,
+    /// Copy engines: how many transfers may leave it at once. `None`: no limit but one for each link.
+    pub engines: Option<u32>,
 }
 
 impl Device {
@@ -213,6 +215,12 @@ pub struct Machine {
     pub links: Vec<Link>,
     /// Fixed cost of issuing one transfer.
     pub issue: Seconds,
+    /// Processors that the devices of kind `cpu` share, being threads of one host. While more of them work than
+    /// there are processors, each is slower in proportion; and a transfer between two of them is work of
+    /// both: a copy out by the sender, a copy in by the receiver, each half of the link's time for its bytes. `None`:
+    /// each device has its own processor, and links carry what they carry beside it. The simulator reads this;
+    /// prices of single blocks do not.
+    pub processors: Option<u32>,
 }
 
 impl Machine {
@@ -351,6 +359,9 @@ impl Machine {
             resources: used.iter().map(|&r| self.resources[r].clone()).collect(),
             links,
             issue: self.issue,
+            processors: self
+                .processors
+                .filter(|_| kept.iter().any(|d| self.devices[d.index()].kind == DeviceKind::Cpu)),
         };
         machine.check()?;
         Ok(machine)
@@ -376,6 +387,12 @@ impl Machine {
             if good { Ok(()) } else { Err(MachineError::Negative { place, found }) }
         };
         not_negative("issue".into(), self.issue.0)?;
+        if let Some(processors) = self.processors {
+            positive("processors".into(), f64::from(processors))?;
+            if !self.devices.iter().any(|d| d.kind == DeviceKind::Cpu) {
+                return Err(inconsistent("`processors` are what devices of kind `cpu` share, and it has none".into()));
+            }
+        }
         for (n, d) in self.devices.iter().enumerate() {
             if self.devices[..n].iter().any(|o| o.name == d.name) {
                 return Err(MachineError::SameName { what: "device", name: d.name.clone() });
@@ -383,6 +400,9 @@ impl Machine {
             positive(format!("memory of `{}`", d.name), d.memory.0 as f64)?;
             positive(format!("memory_bandwidth of `{}`", d.name), d.memory_bandwidth)?;
             not_negative(format!("launch of `{}`", d.name), d.launch.0)?;
+            if let Some(engines) = d.engines {
+                positive(format!("engines of `{}`", d.name), f64::from(engines))?;
+            }
             if d.flops.is_empty() && d.kind != DeviceKind::Host {
                 return Err(inconsistent(format!(
                     "`{}` computes but has no `flops`, such as {{ f32 = \"19.5 TFLOP/s\" }}",
@@ -415,6 +435,12 @@ impl Machine {
             }
         }
         self.check_reach()
+    }
+
+    /// Whether a transfer from one device to the other is work of the two, which are threads of one host.
+    pub fn copies_by_thread(&self, from: DeviceId, to: DeviceId) -> bool {
+        let thread = |d: DeviceId| self.devices[d.index()].kind == DeviceKind::Cpu;
+        self.processors.is_some() && thread(from) && thread(to)
     }
 
     /// Whether data can get from any device that computes to any other.

@@ -3,6 +3,7 @@
 //! ```toml
 //! name = "four"
 //! issue = "1 us"                   # fixed cost of issuing one transfer; 0 when absent
+//! # processors = 2                 # what devices of kind cpu share; absent: each has one of its own
 //!
 //! [[devices]]                      # gpu0 to gpu3; without `count`, one device called just `gpu`
 //! name = "gpu"
@@ -13,6 +14,7 @@
 //! flops = { bf16 = "312 TFLOP/s", f32 = "19.5 TFLOP/s" }   # other types run at the rate of f32
 //! launch = "3 us"                  # 0 when absent
 //! free_elementwise = false         # whether maps and reductions cost nothing; false when absent
+//! engines = 2                      # transfers that may leave a device at once; absent: no limit
 //!
 //! [[switches]]                     # links all pairs of its devices; each has a port in and a port out
 //! name = "left"
@@ -55,6 +57,7 @@ use std::fmt::Write;
 struct File {
     name: String,
     issue: Option<String>,
+    processors: Option<i64>,
     devices: Vec<GroupRow>,
     #[serde(default)]
     switches: Vec<SwitchRow>,
@@ -79,6 +82,7 @@ struct GroupRow {
     launch: Option<String>,
     #[serde(default)]
     free_elementwise: bool,
+    engines: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -154,6 +158,7 @@ impl Machine {
             resources: builder.resources,
             links: builder.links.into_iter().map(|(link, _)| link).collect(),
             issue: Seconds(issue),
+            processors: file.processors.map(|n| count("processors", n)).transpose()?,
         };
         machine.check()?;
         Ok(machine)
@@ -165,6 +170,9 @@ impl Machine {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "name = {}", quoted(&self.name));
         let _ = writeln!(out, "issue = \"{}\"", DURATION.text(self.issue.0));
+        if let Some(processors) = self.processors {
+            let _ = writeln!(out, "processors = {processors}");
+        }
         for (first, count) in self.runs() {
             let d = &self.devices[first];
             let _ = writeln!(out, "\n[[devices]]");
@@ -182,6 +190,9 @@ impl Machine {
             let _ = writeln!(out, "launch = \"{}\"", DURATION.text(d.launch.0));
             if d.free_elementwise {
                 let _ = writeln!(out, "free_elementwise = true");
+            }
+            if let Some(engines) = d.engines {
+                let _ = writeln!(out, "engines = {engines}");
             }
         }
         for r in &self.resources {
@@ -217,6 +228,12 @@ impl Machine {
         }
         runs
     }
+}
+
+/// A number of things of which there is at least one.
+fn count(place: &str, found: i64) -> Result<u32, MachineError> {
+    let count = u32::try_from(found).ok().filter(|n| *n > 0);
+    count.ok_or_else(|| MachineError::NotPositive { place: place.into(), found: found as f64 })
 }
 
 #[derive(Default)]
@@ -274,6 +291,7 @@ impl Builder {
         let memory = positive(&place("memory"), &row.memory, MEMORY)?;
         let memory_bandwidth = positive(&place("memory_bandwidth"), &row.memory_bandwidth, BANDWIDTH)?;
         let launch = row.launch.as_deref().map_or(Ok(0.0), |t| not_negative(&place("launch"), t, DURATION))?;
+        let engines = row.engines.map(|n| self::count(&place("engines"), n)).transpose()?;
         let mut members = Vec::new();
         for n in 0..count {
             let name = if row.count.is_some() { format!("{}{n}", row.name) } else { row.name.clone() };
@@ -290,6 +308,7 @@ impl Builder {
                 memory_bandwidth,
                 launch: Seconds(launch),
                 free_elementwise: row.free_elementwise,
+                engines,
             });
         }
         self.groups.insert(row.name.clone(), members);

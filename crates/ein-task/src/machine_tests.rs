@@ -259,3 +259,31 @@ fn a_machine_can_be_looked_at() {
       host   10  10   -
     ");
 }
+
+#[test]
+fn engines_and_processors_are_read_printed_and_kept() {
+    let cpus = four("engines = 2\n")
+        .replace("kind = \"gpu\"", "kind = \"cpu\"")
+        .replace("[[devices]]", "processors = 3\n[[devices]]");
+    let machine = Machine::parse(&format!("{cpus}{SWITCH}")).unwrap();
+    assert_eq!((machine.processors, machine.devices[3].engines), (Some(3), Some(2)));
+    assert_eq!(Machine::parse(&machine.to_text()).as_ref(), Ok(&machine));
+    let half = machine.first(2).unwrap();
+    assert_eq!((half.processors, half.devices[1].engines), (Some(3), Some(2)));
+    assert_eq!(Machine::parse(&half.to_text()), Ok(half));
+    let text = describe(&machine);
+    assert!(text.contains("3 processors shared") && text.contains("copy engines 2"), "{text}");
+    assert!(machine.copies_by_thread(DeviceId(0), DeviceId(1)));
+    let none = Machine::parse(&four(SWITCH)).unwrap();
+    assert_eq!((none.processors, none.devices[0].engines), (None, None));
+    assert!(!none.copies_by_thread(DeviceId(0), DeviceId(1)));
+    let check = |text: String, expected: &str| {
+        let found = Machine::parse(&text).unwrap_err().to_string();
+        assert!(found.contains(expected), "{found}");
+    };
+    check(four(&format!("engines = 0\n{SWITCH}")), "engines of `gpu` is 0; it must be a finite number above 0");
+    check(four(&format!("engines = -1\n{SWITCH}")), "engines of `gpu` is -1;");
+    check(cpus.replace("processors = 3", "processors = 0") + SWITCH, "processors is 0;");
+    let gpus = four(SWITCH).replace("[[devices]]", "processors = 3\n[[devices]]");
+    check(gpus, "`processors` are what devices of kind `cpu` share, and it has none");
+}

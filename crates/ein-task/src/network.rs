@@ -2,7 +2,8 @@
 //!
 //! A transfer that is ready waits in its link's queue. It holds its link for [`Machine::issue`], then for its
 //! bytes, at the rate that max–min fair sharing gives; it arrives the link's latency after the last byte is sent:
-//! latency does not hold the link.
+//! latency does not hold the link. A device with copy engines sends no more transfers at once than it has of them:
+//! an engine is held as long as the link.
 
 use crate::machine::Machine;
 use crate::sharing::{ROUNDING, Sharing};
@@ -51,6 +52,10 @@ pub(crate) struct Network<'a> {
     queues: Vec<BinaryHeap<Reverse<(u64, u32)>>>,
     /// By link: the transfer that holds it.
     carried: Vec<Option<u32>>,
+    /// By device: copy engines that are free, if it has any number of them.
+    engines: Vec<Option<u32>>,
+    /// By device with engines: its outgoing links. None of other devices.
+    outgoing: Vec<Vec<u32>>,
     /// Links that came free or got something.
     touched: Vec<u32>,
     /// By time; times are not negative, so their bits are in order.
@@ -62,8 +67,15 @@ pub(crate) struct Network<'a> {
 impl<'a> Network<'a> {
     pub(crate) fn new(machine: &'a Machine) -> Self {
         let links = machine.links.len();
+        let engines: Vec<Option<u32>> = machine.devices.iter().map(|d| d.engines).collect();
+        let mut outgoing = vec![Vec::new(); machine.len()];
+        for (n, link) in machine.links.iter().enumerate().filter(|l| engines[l.1.from.index()].is_some()) {
+            outgoing[link.from.index()].push(n as u32);
+        }
         Self {
             machine,
+            engines,
+            outgoing,
             rows: Vec::new(),
             queues: vec![BinaryHeap::new(); links],
             carried: vec![None; links],
@@ -92,10 +104,13 @@ impl<'a> Network<'a> {
     pub(crate) fn start(&mut self, now: f64, passed: &mut Vec<Passed>) {
         let mut touched = std::mem::take(&mut self.touched);
         for &link in &touched {
-            while self.carried[link as usize].is_none()
+            while let Some(link) = self.next_of(link)
                 && let Some(Reverse((_, transfer))) = self.queues[link as usize].pop()
             {
                 self.carried[link as usize] = Some(transfer);
+                if let Some(free) = &mut self.engines[self.machine.links[link as usize].from.index()] {
+                    *free -= 1;
+                }
                 self.rows[transfer as usize].span.start = now;
                 if self.machine.issue.0 == 0.0 {
                     self.issued(transfer, now, passed);
@@ -106,6 +121,21 @@ impl<'a> Network<'a> {
         }
         touched.clear();
         self.touched = touched;
+    }
+
+    /// The link to be given out next after this one was touched: itself if it is free, or where links compete for
+    /// copy engines, the free one of that device with the transfer that goes first.
+    fn next_of(&self, link: u32) -> Option<u32> {
+        let free = |l: u32| self.carried[l as usize].is_none();
+        let device = self.machine.links[link as usize].from.index();
+        match self.engines[device] {
+            None => Some(link).filter(|&l| free(l)),
+            Some(0) => None,
+            Some(_) => {
+                let first = |&l: &u32| Some((self.queues[l as usize].peek()?.0, l));
+                self.outgoing[device].iter().filter(|&&l| free(l)).filter_map(first).min().map(|(_, l)| l)
+            }
+        }
     }
 
     /// When something happens next, if nothing more is started before.
@@ -158,6 +188,9 @@ impl<'a> Network<'a> {
         row.span.sent = now;
         let link = row.link as usize;
         self.carried[link] = None;
+        if let Some(free) = &mut self.engines[self.machine.links[link].from.index()] {
+            *free += 1;
+        }
         self.touched.push(link as u32);
         passed.push(Passed::Sent(transfer));
         let latency = self.machine.links[link].latency.0;

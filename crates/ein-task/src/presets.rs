@@ -66,6 +66,7 @@ fn cpus(name: &str, n: usize) -> Result<Machine, MachineError> {
         memory_bandwidth: 12e9 * cores,
         launch: Seconds(2e-6),
         free_elementwise: false,
+        engines: None,
     };
     let port = |d: usize, way: &str| Resource { name: format!("copies.cpu{d}.{way}"), bandwidth: 5e9 };
     let mut links = Vec::new();
@@ -77,8 +78,14 @@ fn cpus(name: &str, n: usize) -> Result<Machine, MachineError> {
     }
     let resources =
         if n == 1 { Vec::new() } else { (0..n).map(|d| port(d, "out")).chain((0..n).map(|d| port(d, "in"))).collect() };
-    let machine =
-        Machine { name: name.into(), devices: (0..n).map(device).collect(), resources, links, issue: Seconds(1e-6) };
+    let machine = Machine {
+        name: name.into(),
+        devices: (0..n).map(device).collect(),
+        resources,
+        links,
+        issue: Seconds(1e-6),
+        processors: None,
+    };
     machine.check()?;
     Ok(machine)
 }

@@ -69,6 +69,7 @@ fn machine(devices: usize, port: f64, latency: f64, issue: f64, launch: f64) -> 
         memory_bandwidth: 1e12,
         launch: Seconds(launch),
         free_elementwise: false,
+        engines: None,
     };
     let mut links = Vec::new();
     for from in 0..devices {
@@ -89,6 +90,7 @@ fn machine(devices: usize, port: f64, latency: f64, issue: f64, launch: f64) -> 
         resources: (0..2 * devices).map(resource).collect(),
         links,
         issue: Seconds(issue),
+        processors: None,
     }
 }
 

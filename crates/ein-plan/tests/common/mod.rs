@@ -43,6 +43,7 @@ fn device(name: String, kind: DeviceKind) -> Device {
         memory_bandwidth: 1e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        engines: None,
     }
 }
 
@@ -52,7 +53,14 @@ pub fn bare(name: &str, gpus: usize, host: bool) -> Machine {
     if host {
         devices.push(device("host".into(), DeviceKind::Host));
     }
-    Machine { name: name.into(), devices, resources: Vec::new(), links: Vec::new(), issue: Seconds(0.0) }
+    Machine {
+        name: name.into(),
+        devices,
+        resources: Vec::new(),
+        links: Vec::new(),
+        issue: Seconds(0.0),
+        processors: None,
+    }
 }
 
 /// Adds a resource.
