@@ -4,6 +4,8 @@
 //! This crate knows devices and seconds, but makes no choice and holds no tensor.
 
 pub mod check;
+#[cfg(test)]
+mod closed_form_tests;
 pub mod describe;
 pub mod exchange;
 pub mod flow;

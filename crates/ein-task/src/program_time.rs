@@ -2,9 +2,11 @@
 
 use crate::exchange::{Exchange, Program, Step};
 use crate::flow::{self, Transfer};
-use crate::machine::{DeviceId, Machine};
+use crate::machine::{DeviceId, Link, Machine};
+use crate::price;
 use crate::traffic::bytes_of;
 use crate::units::Seconds;
+use crate::work::{Act, Work};
 use ein_ir::region::Region;
 use std::rc::Rc;
 
@@ -12,7 +14,7 @@ use std::rc::Rc;
 /// for the moves that what it carries came by, through cuts, folds and pastes.
 pub fn transfers(exchange: &Exchange, program: &Program, machine: &Machine) -> Vec<Transfer> {
     let mut transfers = Vec::new();
-    walk(exchange, program, |_, piece, step| {
+    walk(exchange, program, |_, step, piece, _| {
         let Step::Move { to, .. } = step else { return piece.after.clone() };
         let after = piece.after.to_vec();
         let bytes = bytes_of(exchange, piece.region, piece.finished);
@@ -27,6 +29,86 @@ pub fn program_seconds(exchange: &Exchange, program: &Program, machine: &Machine
     flow::makespan(machine, &transfers(exchange, program, machine))
 }
 
+/// When a program is through if devices also pay for their own part, by the price list and one step at a time in row
+/// order: folds, pastes, and cuts that something needs alone unless the box lies in one run of memory. On a machine
+/// whose devices are threads that share processors, moves are copies by them (see [`Machine::processors`]).
+pub fn program_seconds_with_local_work(exchange: &Exchange, program: &Program, machine: &Machine) -> Seconds {
+    let alone = needed_alone(program);
+    let mut work = Work::default();
+    walk(exchange, program, |row, step, piece, result| {
+        let device = piece.device.index();
+        let part = bytes_of(exchange, piece.region, piece.finished) as f64;
+        let bytes = bytes_of(exchange, result.region, result.finished);
+        let copied = || price::local_seconds(&machine.devices[device], bytes as f64).0;
+        let seconds = match step {
+            Step::Load { .. } => 0.0,
+            Step::Cut { region, .. } if !alone[row] || is_one_run(region, piece.region) => 0.0,
+            Step::Cut { .. } | Step::Paste { .. } => copied(),
+            Step::Fold { pieces } if pieces.len() == 1 && exchange.have.pending == exchange.have.finished => 0.0,
+            Step::Fold { pieces } => {
+                price::touch_seconds(&machine.devices[device], pieces.len() as f64 * part + bytes as f64).0
+            }
+            Step::Move { to, .. } => {
+                let link = link(machine, piece.device, *to);
+                return [carry(&mut work, machine, link, bytes, row as u64, &piece.after)].into();
+            }
+        };
+        if seconds == 0.0 {
+            return piece.after.clone();
+        }
+        let own = work.push(Act::Local { device, seconds, latency: 0.0 }, row as u64);
+        for &earlier in piece.after.iter() {
+            work.after(own, earlier);
+        }
+        [own].into()
+    });
+    Seconds(work.run(machine).iter().map(|t| t.arrived).fold(0.0, f64::max))
+}
+
+/// Adds a move; gives the row whose end is its arrival.
+fn carry(work: &mut Work, machine: &Machine, link: usize, bytes: u64, turn: u64, after: &[u32]) -> u32 {
+    let (out, back) = halves(machine, link, bytes);
+    let first = work.push(out, turn);
+    for &earlier in after {
+        work.after(first, earlier);
+    }
+    let Some(back) = back else { return first };
+    let second = work.push(back, turn);
+    work.after(second, first);
+    second
+}
+
+/// A move as work: a link's, or of two threads of one host, each of which copies.
+pub(crate) fn halves(machine: &Machine, link: usize, bytes: u64) -> (Act, Option<Act>) {
+    let Link { from, to, latency, .. } = machine.links[link];
+    if !machine.copies_by_thread(from, to) {
+        return (Act::Transfer { link, bytes }, None);
+    }
+    let seconds = 0.5 * bytes as f64 / machine.bandwidth(&machine.links[link]);
+    let out = Act::Local { device: from.index(), seconds: machine.issue.0 + seconds, latency: latency.0 };
+    (out, Some(Act::Local { device: to.index(), seconds, latency: 0.0 }))
+}
+
+/// Which steps a move, a fold or a paste reads.
+fn needed_alone(program: &Program) -> Vec<bool> {
+    let mut alone = vec![false; program.steps.len()];
+    for step in &program.steps {
+        match step {
+            Step::Load { .. } | Step::Cut { .. } => {}
+            Step::Move { piece, .. } => alone[*piece] = true,
+            Step::Fold { pieces } | Step::Paste { pieces, .. } => pieces.iter().for_each(|&p| alone[p] = true),
+        }
+    }
+    alone
+}
+
+/// Whether a box of a row-major region lies in one run of memory: behind the first axis of which it has more than
+/// one point, it has all of the region.
+fn is_one_run(part: &Region, of: &Region) -> bool {
+    let long = part.0.iter().position(|i| i.len() != 1);
+    long.is_none_or(|first| part.0[first + 1..] == of.0[first + 1..])
+}
+
 /// The position of the direct link between two devices.
 fn link(machine: &Machine, from: DeviceId, to: DeviceId) -> usize {
     // Links of parsed machines are sorted; a machine built by hand may list them in any order.
@@ -35,7 +117,9 @@ fn link(machine: &Machine, from: DeviceId, to: DeviceId) -> usize {
     found.expect("a program moves along links only: the checker refuses others")
 }
 
-/// What a step works on: the first piece it reads (for a load, the block), and what all that it reads waits for.
+/// What a step works on: the first piece it reads (for a load, the block), and what all that it reads waits for. And
+/// what it leaves.
+#[derive(Clone)]
 struct Source<'a> {
     region: &'a Region,
     device: DeviceId,
@@ -45,31 +129,27 @@ struct Source<'a> {
     after: Rc<[u32]>,
 }
 
-/// Goes through the steps in order. `visit` gets each with its row and what it reads, and says what its readers
-/// wait for.
+/// Goes through the steps in order. `visit` gets each with its row, what it reads and what it leaves, and says what
+/// its readers wait for.
 fn walk<'a>(
     exchange: &'a Exchange,
     program: &'a Program,
-    mut visit: impl FnMut(usize, &Source<'a>, &'a Step) -> Rc<[u32]>,
+    mut visit: impl FnMut(usize, &'a Step, &Source<'a>, &Source<'a>) -> Rc<[u32]>,
 ) {
     let mut pieces: Vec<Source<'a>> = Vec::with_capacity(program.steps.len());
     for (row, step) in program.steps.iter().enumerate() {
-        let of = |p: usize| {
-            let Source { region, device, partials, finished, .. } = pieces[p];
-            Source { region, device, partials, finished, after: pieces[p].after.clone() }
-        };
-        let mut piece = match step {
+        let read = match step {
             Step::Load { block, device } => {
                 let region = &exchange.have.blocks[*block].region;
                 let finished = exchange.have.is_finished(*block);
                 Source { region, device: *device, partials: 1, finished, after: Rc::new([]) }
             }
-            Step::Cut { piece, .. } | Step::Move { piece, .. } => of(*piece),
+            Step::Cut { piece, .. } | Step::Move { piece, .. } => pieces[*piece].clone(),
             Step::Fold { pieces: read } | Step::Paste { pieces: read, .. } => {
-                Source { after: union(read.iter().map(|&p| &*pieces[p].after)), ..of(read[0]) }
+                Source { after: union(read.iter().map(|&p| &*pieces[p].after)), ..pieces[read[0]].clone() }
             }
         };
-        piece.after = visit(row, &piece, step);
+        let mut piece = read.clone();
         match step {
             Step::Load { .. } => {}
             Step::Cut { region, .. } | Step::Paste { region, .. } => piece.region = region,
@@ -79,6 +159,7 @@ fn walk<'a>(
                 piece.finished = piece.partials == exchange.have.partials(piece.region).len();
             }
         }
+        piece.after = visit(row, step, &read, &piece);
         pieces.push(piece);
     }
 }
@@ -142,5 +223,50 @@ mod tests {
         let moves: [(u16, u16, u64, &[u32]); 4] =
             [(1, 0, 4000, &[]), (0, 2, 2000, &[0]), (0, 1, 20, &[0]), (0, 1, 1980, &[0])];
         check(&question(true, &[2, 1]), fold, &moves);
+    }
+
+    #[test]
+    fn local_work_is_priced() {
+        let check = |machine: &Machine, exchange: &Exchange, text: &str, expected: f64| {
+            let program = Program::parse(text).unwrap();
+            crate::check::check(exchange, &program, machine).unwrap();
+            let found = program_seconds_with_local_work(exchange, &program, machine).0;
+            assert!((found - expected).abs() <= 1e-9 * expected, "{found} is not {expected}: {text}");
+        };
+        let real = Machine::by_name("8xa100").unwrap();
+        let device = &real.devices[0];
+        let carried = |bytes: f64| real.transfer_seconds(&real.links[0], bytes).0;
+        // A partial crosses, is folded (reads 8000, writes 2000), the result crosses back.
+        let fold = "%0 = load b0 at d0\n%1 = load b1 at d1\n%2 = move %1 -> d0\n%3 = fold %0 %2\n%4 = move %3 -> d1\n\
+                    yield %4";
+        let seconds = carried(4000.0) + price::touch_seconds(device, 10_000.0).0 + carried(2000.0);
+        check(&real, &question(true, &[1]), fold, seconds);
+        // The cut of a vector is a run of memory; pasting its halves is a copy.
+        let halves = "%0 = load b0 at d0\n%1 = cut %0 [0:500]\n%2 = cut %0 [500:1000]\n%3 = move %1 -> d1\n\
+                      %4 = move %2 -> d1\n%5 = paste %3 %4 [0:1000]\nyield %5";
+        let (bytes, issue) = (1000.0, real.issue.0);
+        let seconds = carried(bytes) + issue + bytes / 300e9 + price::local_seconds(device, 2000.0).0;
+        check(&real, &question(false, &[1]), halves, seconds);
+        // Threads copy out, one after the other, and in: the first half is in before the second is out.
+        let mut cpus = Machine::by_name("2xcpu").unwrap();
+        cpus.processors = Some(2);
+        let (device, link) = (&cpus.devices[0], &cpus.links[0]);
+        let copy = bytes / cpus.bandwidth(link) / 2.0;
+        let seconds = 2.0 * (cpus.issue.0 + copy) + link.latency.0 + copy + price::local_seconds(device, 2000.0).0;
+        check(&cpus, &question(false, &[1]), halves, seconds);
+    }
+
+    #[test]
+    fn runs_of_memory() {
+        let check = |part: &[(usize, usize)], expected: bool| {
+            let of = Region::of(&[(0, 4), (8, 16), (0, 2)]);
+            assert_eq!(is_one_run(&Region::of(part), &of), expected, "{part:?}");
+        };
+        check(&[(0, 4), (8, 16), (0, 2)], true);
+        check(&[(1, 3), (8, 16), (0, 2)], true);
+        check(&[(1, 2), (8, 12), (0, 2)], true);
+        check(&[(1, 2), (8, 9), (0, 1)], true);
+        check(&[(1, 3), (8, 12), (0, 2)], false);
+        check(&[(1, 2), (8, 12), (0, 1)], false);
     }
 }

@@ -18,6 +18,7 @@
 
 use crate::machine::{DeviceId, DeviceKind, Machine};
 use crate::price;
+use crate::program_time;
 use crate::task::{Task, TaskGraph, Verb};
 use crate::timeline::{Event, Lane, Timeline};
 use crate::units::Seconds;
@@ -79,35 +80,28 @@ impl<'a> Model<'a> {
     fn act(&self, n: usize, links: &BTreeMap<(DeviceId, DeviceId), usize>) -> Act {
         let (graph, machine, task) = (self.graph, self.machine, &self.graph.tasks[n]);
         let device = task.device.index();
-        let link =
-            |from, to| *links.get(&(from, to)).expect("a program moves along links only: the checker refuses others");
-        let copy = |link: usize, bytes: u64| 0.5 * bytes as f64 / machine.bandwidth(&machine.links[link]);
-        let local = |seconds, latency| Act::Local { device, seconds, latency };
+        let halves = |from, to, bytes| {
+            let link = links.get(&(from, to)).expect("a program moves along links only: the checker refuses others");
+            program_time::halves(machine, *link, bytes)
+        };
+        let local = |seconds| Act::Local { device, seconds, latency: 0.0 };
         match task.verb {
             Verb::Send { to } => {
                 let receive = self.other_half[n];
                 assert!(receive != NONE, "task {n} sends and nobody receives");
-                let (link, bytes) = (link(task.device, to), bytes(&graph.tasks[receive]));
-                if machine.copies_by_thread(task.device, to) {
-                    local(machine.issue.0 + copy(link, bytes), machine.links[link].latency.0)
-                } else {
-                    Act::Transfer { link, bytes }
-                }
+                halves(task.device, to, bytes(&graph.tasks[receive])).0
             }
-            Verb::Receive { from } if machine.copies_by_thread(from, task.device) => {
-                local(copy(link(from, task.device), bytes(task)), 0.0)
-            }
-            Verb::Receive { .. } => local(0.0, 0.0),
+            Verb::Receive { from } => halves(from, task.device, bytes(task)).1.unwrap_or(local(0.0)),
             Verb::Feed { external } if self.is_thread(task.device) => {
                 let resident = graph.externals.get(external).is_none_or(|e| e.kind == InputKind::Parameter);
                 let bytes = if resident { 0 } else { bytes(task) };
-                local(price::local_seconds(&machine.devices[device], bytes as f64).0, 0.0)
+                local(price::local_seconds(&machine.devices[device], bytes as f64).0)
             }
             Verb::Output { .. } if self.is_thread(task.device) => {
                 let bytes = bytes(&graph.tasks[task.reads[0].index()]);
-                local(price::local_seconds(&machine.devices[device], bytes as f64).0, 0.0)
+                local(price::local_seconds(&machine.devices[device], bytes as f64).0)
             }
-            _ => local(compute_seconds(graph, machine, task).0, 0.0),
+            _ => local(compute_seconds(graph, machine, task).0),
         }
     }
 

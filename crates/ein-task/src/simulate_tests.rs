@@ -263,3 +263,84 @@ fn many_tasks_simulate_fast_and_the_same_way_twice() {
     assert_eq!(timeline.events.len(), b.0.tasks.len() - 8);
     println!("{} tasks in {:?}", b.0.tasks.len(), start.elapsed());
 }
+
+#[test]
+fn transfers_hide_behind_blocks() {
+    // Blocks on device 0, each of which is sent when it is done: the longer of both, with the first of the one or
+    // the last of the other beside it.
+    for (blocks, kilobytes) in [(1, 1000), (4, 1000), (4, 10_000), (16, 100)] {
+        let mut real = machine(2, 1e11, 0.0, 0.0, 2e-6);
+        let (work, carried) = (2.0 * kilobytes as f64 * 1e3 / 1e12 + 2e-6, kilobytes as f64 * 1e3 / 1e11);
+        let mut b = Build::new(2);
+        for _ in 0..blocks {
+            let done = b.map(0, &[], kilobytes * 1000);
+            b.to(1, done);
+        }
+        let longer = work.max(carried) * blocks as f64;
+        check(&b, &real, longer + work.min(carried));
+        // A link ten thousand times as wide hides nothing: what is left is the work.
+        real.resources.iter_mut().for_each(|r| r.bandwidth *= 1e4);
+        check(&b, &real, blocks as f64 * work + carried / 1e4);
+    }
+}
+
+/// Devices that are threads which share processors.
+fn threads(devices: usize, processors: u32) -> Machine {
+    let mut machine = machine(devices, 1e11, 3e-6, 1e-6, 2e-6);
+    machine.devices.iter_mut().for_each(|d| d.kind = DeviceKind::Cpu);
+    machine.processors = Some(processors);
+    machine
+}
+
+#[test]
+fn threads_share_processors() {
+    // A map of 1 MB takes 4 us alone.
+    for (devices, processors) in [(1, 1), (2, 2), (3, 2), (4, 1), (8, 2), (2, 8)] {
+        let mut b = Build::new(devices);
+        for d in 0..devices {
+            b.map(d, &[], 1_000_000);
+            b.map(d, &[], 1_000_000);
+        }
+        let slower = (devices as f64 / f64::from(processors)).max(1.0);
+        check(&b, &threads(devices, processors), 8e-6 * slower);
+    }
+    // 4 us and 12 us on one processor: both at half speed until the short one is done at 8 us.
+    let mut b = Build::new(2);
+    b.map(0, &[], 1_000_000);
+    b.map(1, &[], 5_000_000);
+    let timeline = check(&b, &threads(2, 1), 16e-6);
+    assert!((timeline.events[0].end.0 - 8e-6).abs() < 1e-15);
+}
+
+#[test]
+fn threads_copy_out_and_in() {
+    // One after the other by the sender, each half of 10 us with the issue before; the last one's other half at its
+    // receiver, the latency later.
+    for receivers in 1..5 {
+        let mut b = Build::new(5);
+        let piece = b.map(0, &[], 1_000_000);
+        for d in 1..=receivers {
+            b.to(d, piece);
+        }
+        check(&b, &threads(5, 8), 4e-6 + receivers as f64 * 6e-6 + 3e-6 + 5e-6);
+    }
+    // The receiver is at work for 24 us and copies afterwards; what is sent goes before what is worked on.
+    let mut b = Build::new(2);
+    let piece = b.map(0, &[], 1_000_000);
+    b.map(0, &[piece], 1_000_000);
+    b.map(1, &[], 11_000_000);
+    b.to(1, piece);
+    let timeline = check(&b, &threads(2, 2), 24e-6 + 5e-6);
+    let ends: Vec<f64> = timeline.events.iter().map(|e| (e.end.0 * 1e9).round() / 1e3).collect();
+    assert_eq!(ends, [4.0, 24.0, 10.0, 14.0, 29.0]);
+    // What is fed and handed out is copied: 2 MB at 1 TB/s and 2 us each.
+    let mut b = Build::new(1);
+    b.0.externals.push(crate::task::External {
+        name: "x".into(),
+        kind: ein_ir::op::InputKind::Input,
+        ty: TensorType::new(DType::U8, [1_000_000]),
+    });
+    let piece = b.feed(0, 1_000_000);
+    b.task(0, Verb::Output { output: 0 }, &[piece], 0);
+    check(&b, &threads(1, 1), 2.0 * 4e-6);
+}
