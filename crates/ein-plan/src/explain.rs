@@ -65,10 +65,20 @@ pub struct Moved {
     pub moves: usize,
     /// Longest chain of moves.
     pub depth: usize,
-    /// Its time, and what the busiest port alone would take.
+    /// Its time.
     pub seconds: Seconds,
-    /// The lower bound of that time.
+    /// The lower bound of that time for any program: of its busiest resource, plus latency.
     pub bound: Seconds,
+    /// Of that, the busiest resource's time.
+    pub bandwidth_bound: Seconds,
+    /// Which bound on it is the largest: `port`, `cut`, `fold` (by prices), or `none`.
+    pub binds: String,
+    /// Of that, the latency of the longest chain.
+    pub latency_bound: Seconds,
+    /// Fewest moves on the longest chain of any program.
+    pub depth_bound: usize,
+    /// Its time over the bound.
+    pub over_bound: f64,
     /// The steps in text form.
     pub program: String,
 }
@@ -191,7 +201,12 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
             moves: counted.moves,
             depth: counted.depth,
             seconds: counted.seconds,
-            bound: counted.bound,
+            bound: counted.bound.total(),
+            bandwidth_bound: counted.bound.bandwidth(),
+            binds: counted.bound.binds().into(),
+            latency_bound: counted.bound.latency,
+            depth_bound: counted.bound.depth,
+            over_bound: counted.seconds.0 / counted.bound.total().0,
             program: program.to_string(),
         });
     }
@@ -373,8 +388,8 @@ impl fmt::Display for Explanation {
         } else {
             writeln!(
                 f,
-                "\n{:<width$}  {:<9}  {:>10}  {:>5}  {:>5}  {:>10}  {:>10}  read by",
-                "exchange of", "stage", "bytes", "moves", "depth", "time", "bound"
+                "\n{:<width$}  {:<9}  {:>10}  {:>5}  {:>13}  {:>10}  {:>10}  {:<4}  {:>5}  read by",
+                "exchange of", "stage", "bytes", "moves", "depth (least)", "time", "bound", "by", "over"
             )?;
             for m in &self.exchanges {
                 let (name, mut readers) = (cut(&m.tensor, width), cut(&m.readers.join(", "), 40));
@@ -384,8 +399,12 @@ impl fmt::Display for Explanation {
                 let (b, t, l) = (m.bytes.to_string(), m.seconds.to_string(), m.bound.to_string());
                 writeln!(
                     f,
-                    "{name:<width$}  {:<9}  {b:>10}  {:>5}  {:>5}  {t:>10}  {l:>10}  {readers}",
-                    m.stage, m.moves, m.depth
+                    "{name:<width$}  {:<9}  {b:>10}  {:>5}  {:>13}  {t:>10}  {l:>10}  {:<4}  {:>5.2}  {readers}",
+                    m.stage,
+                    m.moves,
+                    format!("{} ({})", m.depth, m.depth_bound),
+                    m.binds,
+                    m.over_bound
                 )?;
             }
         }

@@ -20,7 +20,7 @@ mod seeds;
 use ein_ir::region::Region;
 use ein_task::exchange::{Exchange, Program};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
-use ein_task::traffic::bound;
+use ein_task::bounds::bound;
 use net::{Net, Ways};
 use packing::{Effort, pack};
 use route::{Scheme, Score};
@@ -147,7 +147,8 @@ impl Question<'_> {
             return Ok((direct, simple));
         }
         let atoms = self.exchange.atoms();
-        let least = bound(self.exchange, &atoms, self.net.machine).0;
+        let bound = bound(self.exchange, &atoms, self.net.machine);
+        let least = bound.total().0;
         let near = |seconds: f64| seconds <= NEAR * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
         if score.depth <= 1 && near(simple.seconds(self.net)) {
             return Ok((direct, simple));
@@ -179,7 +180,7 @@ impl Question<'_> {
             add(seeds.two_level(&groups, true));
         }
         // The bound's bandwidth part; packing goes on until it is met.
-        let bandwidth = least - self.net.least_latency;
+        let bandwidth = bound.bandwidth().0;
         let order = |list: &mut Vec<(Score, Scheme)>| list.sort_by(|a, b| a.0.load.total_cmp(&b.0.load).then(a.0.depth.cmp(&b.0.depth)));
         order(&mut candidates);
         if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= 16 {

@@ -1,7 +1,8 @@
 //! What an exchange program costs, by the counting page, and the least that any program could.
 
-use crate::exchange::{Atom, Exchange, Program, Step};
-use crate::machine::{DeviceId, DeviceSet, Machine};
+use crate::bounds::{Bound, bound};
+use crate::exchange::{Exchange, Program, Step};
+use crate::machine::{DeviceId, Machine};
 use crate::units::{Bytes, Seconds};
 use ein_ir::region::Region;
 
@@ -11,6 +12,10 @@ pub struct Traffic {
     /// The busiest resource's time, plus the latency of the longest chain of moves, plus what the busiest
     /// device spends on issuing transfers.
     pub seconds: Seconds,
+    /// The busiest resource's time alone.
+    pub busiest: Seconds,
+    /// The latency of the longest chain of moves alone.
+    pub latency: Seconds,
     /// Over all link crossings; a relay counts at each hop.
     pub bytes_total: Bytes,
     /// Without the hops into devices that only pass the data on.
@@ -23,8 +28,8 @@ pub struct Traffic {
     pub depth: usize,
     /// All moves.
     pub moves: usize,
-    /// Seconds that no program can beat: the busiest port, with one latency if anything must move.
-    pub bound: Seconds,
+    /// What no program can beat.
+    pub bound: Bound,
 }
 
 /// Counts a program that the checker accepts, and the bound of its question.
@@ -71,13 +76,15 @@ pub fn count(exchange: &Exchange, program: &Program, machine: &Machine) -> Traff
     let delivered = crossings.iter().filter(|c| used[c.0]).map(|c| Bytes(c.1)).sum();
     Traffic {
         seconds: ledger.seconds(machine),
+        busiest: Seconds(ledger.load(machine)),
+        latency: Seconds(ledger.latency),
         bytes_total: crossings.iter().map(|c| Bytes(c.1)).sum(),
         bytes_delivered: delivered,
         sent: (0..devices).map(|d| Bytes(ledger.sent[d])).collect(),
         received: (0..devices).map(|d| Bytes(ledger.received[d])).collect(),
         depth: ledger.depth,
         moves: crossings.len(),
-        bound: Seconds(0.0),
+        bound: Bound::default(),
     }
 }
 
@@ -192,72 +199,4 @@ impl Ledger {
         let issued = self.issued.iter().copied().max().unwrap_or(0);
         Seconds(self.load(machine) + self.latency + issued as f64 * machine.issue.0)
     }
-}
-
-/// The least time of any program: the busiest port over what a device lacks and must receive, or alone
-/// holds and must send, plus the smallest latency if anything must move. `atoms` are the exchange's.
-pub fn bound(exchange: &Exchange, atoms: &[Atom], machine: &Machine) -> Seconds {
-    let mut into = vec![0u64; machine.len()];
-    let mut out = vec![0u64; machine.len()];
-    for atom in atoms {
-        let pending = bytes_of(exchange, &atom.region, false);
-        let finished = bytes_of(exchange, &atom.region, true);
-        let sole = matches!(atom.blocks[..], [b] if exchange.have.is_finished(b));
-        let bytes = if sole { finished } else { finished.min(pending) };
-        let mut everything = atom.readers;
-        for &b in &atom.blocks {
-            everything = everything.intersect(exchange.have.blocks[b].devices);
-        }
-        for reader in atom.readers.iter().filter(|&d| !everything.contains(d)) {
-            into[reader.index()] += bytes;
-        }
-        let mut counted = DeviceSet::new();
-        for &b in &atom.blocks {
-            let holders = exchange.have.blocks[b].devices;
-            let Some(holder) = holders.lowest().filter(|_| holders.len() == 1) else { continue };
-            let others = atom.readers.iter().any(|d| d != holder);
-            if others && !counted.contains(holder) {
-                counted = counted.with(holder);
-                out[holder.index()] += bytes;
-            }
-        }
-    }
-    if into.iter().chain(&out).all(|&b| b == 0) {
-        return Seconds(0.0);
-    }
-    let mut slowest: f64 = 0.0;
-    for device in machine.ids() {
-        for (bytes, outward) in [(into[device.index()], false), (out[device.index()], true)] {
-            if bytes > 0 {
-                slowest = slowest.max(bytes as f64 / port(machine, device, outward));
-            }
-        }
-    }
-    let latency = machine.links.iter().map(|l| l.latency.0).fold(f64::INFINITY, f64::min);
-    Seconds(slowest + if latency.is_finite() { latency } else { 0.0 })
-}
-
-/// Bytes per second that a device can send or receive at most: of each link its tightest resource, each
-/// resource once, and no more than a resource that all the links share.
-pub fn port(machine: &Machine, device: DeviceId, outward: bool) -> f64 {
-    let mut tightest = Vec::new();
-    let mut shared: Option<Vec<usize>> = None;
-    for link in &machine.links {
-        if (if outward { link.from } else { link.to }) != device {
-            continue;
-        }
-        let width = |r: &usize| machine.resources[*r].bandwidth;
-        tightest.push(link.resources.iter().copied().min_by(|a, b| width(a).total_cmp(&width(b)).then(a.cmp(b))));
-        match &mut shared {
-            None => shared = Some(link.resources.clone()),
-            Some(shared) => shared.retain(|r| link.resources.contains(r)),
-        }
-    }
-    if tightest.iter().any(Option::is_none) {
-        return f64::INFINITY;
-    }
-    tightest.sort_unstable();
-    tightest.dedup();
-    let sum: f64 = tightest.iter().flatten().map(|&r| machine.resources[r].bandwidth).sum();
-    shared.iter().flatten().map(|&r| machine.resources[r].bandwidth).fold(sum, f64::min)
 }

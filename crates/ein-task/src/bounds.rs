@@ -1,0 +1,169 @@
+//! The least that any program of an exchange could take, on any machine.
+//!
+//! Three bounds on the busiest resource, each a proof and none an estimate: what one device must receive or
+//! send (*port*), what must leave a set of devices (*cut*), and, where ways are long or partials are folded
+//! for several readers, a price on every resource under which no answer is cheap (*fold*). Beside them stand
+//! the fewest moves and the least latency of the longest chain. Notes at each say why it holds.
+
+mod ascent;
+mod cuts;
+mod prices;
+
+pub use cuts::Cuts;
+
+use crate::exchange::{Atom, Exchange};
+use crate::machine::{DeviceId, DeviceSet, Machine};
+use crate::units::Seconds;
+use ein_ir::monoid::Form;
+use ein_ir::region::Region;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What no program of an exchange can beat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Bound {
+    /// Of the busiest port: what one device lacks and must receive, or alone holds and must send.
+    pub port: Seconds,
+    /// Of the busiest cut: what some devices together alone hold and the others must get.
+    pub cut: Seconds,
+    /// By prices on resources; the bound that sees how far data goes, and that a fold is handed out again.
+    pub fold: Seconds,
+    /// Fewest moves on the longest chain.
+    pub depth: usize,
+    /// Least latency of the longest chain.
+    pub latency: Seconds,
+}
+
+impl Bound {
+    /// Least time of the busiest resource: the largest of the three.
+    pub fn bandwidth(&self) -> Seconds {
+        Seconds(self.port.0.max(self.cut.0).max(self.fold.0))
+    }
+
+    /// Least time of a program: its bytes, and the latency before the last of them.
+    pub fn total(&self) -> Seconds {
+        Seconds(self.bandwidth().0 + self.latency.0)
+    }
+
+    /// Which of the three is the largest, the simplest of equal ones: `port`, `cut` or `fold`; `none` where
+    /// nothing has to move.
+    pub fn binds(&self) -> &'static str {
+        // A rounding error is no reason to name the less simple one.
+        let enough = self.bandwidth().0 * (1.0 - 1e-9);
+        if enough <= 0.0 {
+            "none"
+        } else if self.port.0 >= enough {
+            "port"
+        } else if self.cut.0 >= enough {
+            "cut"
+        } else {
+            "fold"
+        }
+    }
+}
+
+/// The bound of a question. `atoms` are the exchange's. What depends on the machine alone is kept for the next
+/// question on it; [`bound_with`] is given it.
+pub fn bound(exchange: &Exchange, atoms: &[Atom], machine: &Machine) -> Bound {
+    thread_local! {
+        static LAST: RefCell<Option<(Machine, Rc<Cuts>)>> = const { RefCell::new(None) };
+    }
+    let known = LAST.with_borrow(|last| last.as_ref().filter(|l| l.0 == *machine).map(|l| l.1.clone()));
+    let cuts = known.unwrap_or_else(|| {
+        let cuts = Rc::new(Cuts::of(machine));
+        LAST.set(Some((machine.clone(), cuts.clone())));
+        cuts
+    });
+    bound_with(&cuts, exchange, atoms, machine)
+}
+
+/// The bound of a question on the machine that `cuts` were made of.
+pub fn bound_with(cuts: &Cuts, exchange: &Exchange, atoms: &[Atom], machine: &Machine) -> Bound {
+    let groups = Group::all(exchange, atoms);
+    let (port, cut) = cuts.busiest(&groups, machine);
+    let (mut depth, mut latency): (usize, f64) = (0, 0.0);
+    for group in &groups {
+        // Every reader folds every partial, wherever it is folded, so each has come all the way.
+        for holders in &group.holders {
+            for reader in group.readers.iter() {
+                let moves = holders.iter().map(|h| cuts.moves(h, reader)).min();
+                depth = depth.max(moves.unwrap_or(0));
+                latency = latency.max(cuts.least_latency(*holders, reader));
+            }
+        }
+    }
+    let least = port.max(cut);
+    let fold = if least.is_finite() { prices::bound(&groups, machine, least) } else { 0.0 };
+    Bound { port: Seconds(port), cut: Seconds(cut), fold: Seconds(fold), depth, latency: Seconds(latency) }
+}
+
+/// Bytes per second that a device can send or receive at most.
+pub fn port(machine: &Machine, device: DeviceId, outward: bool) -> f64 {
+    let one = DeviceSet::one(device);
+    let others = DeviceSet::first(machine.len()).without(one);
+    cuts::capacity(machine, if outward { one } else { others })
+}
+
+/// Atoms of one signature, together.
+#[derive(Clone, Debug)]
+struct Group {
+    /// Who holds each partial; none of the sets contains another, for what answers the smaller one answers
+    /// the larger too. One set if there is only one partial.
+    holders: Vec<DeviceSet>,
+    /// Who reads and does not hold every partial.
+    readers: DeviceSet,
+    /// Least bytes of a move, whatever it carries.
+    any: f64,
+    /// Least bytes of a move as long as no device has every partial.
+    partial: f64,
+}
+
+impl Group {
+    /// The groups of a question for which something must move, in the order of their signatures.
+    fn all(exchange: &Exchange, atoms: &[Atom]) -> Vec<Group> {
+        let mut groups: BTreeMap<(Vec<DeviceSet>, DeviceSet), (f64, f64)> = BTreeMap::new();
+        for atom in atoms {
+            let sets = atom.blocks.iter().map(|&b| exchange.have.blocks[b].devices);
+            let mut holders: Vec<DeviceSet> = Vec::with_capacity(atom.blocks.len());
+            for set in sets {
+                if !holders.iter().any(|h| h.without(set).is_empty()) {
+                    holders.retain(|h| !set.without(*h).is_empty());
+                    holders.push(set);
+                }
+            }
+            let everything = holders.iter().fold(atom.readers, |all, &h| all.intersect(h));
+            let readers = atom.readers.without(everything);
+            if readers.is_empty() || holders.is_empty() {
+                continue;
+            }
+            holders.sort_unstable();
+            let partial = weight(&exchange.have.pending, &atom.region, &exchange.have.whole);
+            let finished = weight(&exchange.have.finished, &atom.region, &exchange.have.whole);
+            let sole = matches!(atom.blocks[..], [b] if exchange.have.is_finished(b));
+            let sum = groups.entry((holders, readers)).or_default();
+            sum.0 += if sole { finished } else { finished.min(partial) };
+            sum.1 += if sole { finished } else { partial };
+        }
+        let group = |((holders, readers), (any, partial))| Group { holders, readers, any, partial };
+        groups.into_iter().map(group).filter(|g| g.any > 0.0).collect()
+    }
+}
+
+/// Bytes of a form for a box so that those of disjoint boxes add up to no more than those of a box around them:
+/// a field that lacks an axis is shared by all along it, and counts for the box's part of that axis.
+fn weight(form: &Form, region: &Region, whole: &Region) -> f64 {
+    let of = |field: &ein_ir::monoid::Field| {
+        let along = |axis: usize| {
+            let (part, all) = (region.0[axis].len() as f64, whole.0[axis].len() as f64);
+            if field.axes.contains(&axis) { part } else { part / all }
+        };
+        (0..region.rank()).map(along).product::<f64>() * field.dtype.bytes() as f64
+    };
+    form.fields.iter().map(of).sum()
+}
+
+#[cfg(test)]
+#[path = "bounds_tests.rs"]
+mod tests;

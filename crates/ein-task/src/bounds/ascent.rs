@@ -1,0 +1,154 @@
+//! A lower bound on the cost of leading several sets of devices to a common place.
+
+use crate::machine::{DeviceId, DeviceSet};
+
+/// What a hop costs from every device to every device; infinite where there is no link.
+#[derive(Clone, Debug)]
+pub(super) struct Costs {
+    devices: usize,
+    of: Vec<f64>,
+}
+
+impl Costs {
+    /// No link at all.
+    pub(super) fn none(devices: usize) -> Self {
+        Self { devices, of: vec![f64::INFINITY; devices * devices] }
+    }
+
+    pub(super) fn get(&self, from: DeviceId, to: DeviceId) -> f64 {
+        self.of[from.index() * self.devices + to.index()]
+    }
+
+    pub(super) fn set(&mut self, from: DeviceId, to: DeviceId, cost: f64) {
+        self.of[from.index() * self.devices + to.index()] = cost;
+    }
+
+    /// The same hops, backwards.
+    pub(super) fn reversed(&self) -> Self {
+        let mut back = Self::none(self.devices);
+        for from in 0..self.devices {
+            for to in 0..self.devices {
+                back.of[to * self.devices + from] = self.of[from * self.devices + to];
+            }
+        }
+        back
+    }
+
+    /// At most what hops cost that lead from some device of every set of `starts` to some device of `goal`,
+    /// hops being shared where they can be.
+    ///
+    /// Such hops leave every set of devices that holds all of a start and none of the goal. Charge each of a
+    /// series of such sets something, never more in sum over the sets that a hop leaves than the hop costs: then
+    /// the hops cost at least the sum of the charges. The series is the dual ascent of Wong (1984): starts grow along
+    /// hops that are used up; the smallest is charged what the cheapest hop out of it has left.
+    pub(super) fn gathered(&self, starts: &[DeviceSet], goal: DeviceSet) -> f64 {
+        let everyone = DeviceSet::first(self.devices);
+        let mut left = self.of.clone();
+        let row = |a: DeviceId| a.index() * self.devices;
+        // Where hops lead that have nothing left.
+        let mut free: Vec<DeviceSet> = vec![DeviceSet::new(); self.devices];
+        for (a, free) in free.iter_mut().enumerate() {
+            *free = everyone.iter().filter(|b| left[a * self.devices + b.index()] <= 0.0).collect();
+        }
+        let mut grown: Vec<DeviceSet> = starts.iter().map(|&s| closed(s, &free)).collect();
+        grown.retain(|g| g.intersect(goal).is_empty());
+        let mut charged = 0.0;
+        while let Some(n) = (0..grown.len()).min_by_key(|&n| grown[n].len()) {
+            let again = closed(grown[n], &free);
+            if again != grown[n] {
+                // Others have used up hops out of it.
+                grown[n] = again;
+                if !again.intersect(goal).is_empty() {
+                    grown.remove(n);
+                }
+                continue;
+            }
+            let rest = everyone.without(again);
+            let hops = |a: DeviceId| rest.iter().map(move |b| row(a) + b.index());
+            let cheapest = again.iter().flat_map(hops).map(|hop| left[hop]).fold(f64::INFINITY, f64::min);
+            if !cheapest.is_finite() {
+                return f64::INFINITY;
+            }
+            charged += cheapest;
+            for a in again.iter() {
+                for b in rest.iter() {
+                    let hop = &mut left[row(a) + b.index()];
+                    *hop -= cheapest;
+                    if *hop <= 0.0 {
+                        free[a.index()] = free[a.index()].with(b);
+                    }
+                }
+            }
+        }
+        charged
+    }
+
+    /// The cheapest ways between any two devices.
+    pub(super) fn ways(&self) -> Ways {
+        let n = self.devices;
+        let mut cost = self.of.clone();
+        let mut next: Vec<u16> = (0..n * n).map(|pair| (pair % n) as u16).collect();
+        for d in 0..n {
+            cost[d * n + d] = 0.0;
+        }
+        for by in 0..n {
+            for from in 0..n {
+                let first = cost[from * n + by];
+                if !first.is_finite() {
+                    continue;
+                }
+                for to in 0..n {
+                    if first + cost[by * n + to] < cost[from * n + to] {
+                        cost[from * n + to] = first + cost[by * n + to];
+                        next[from * n + to] = next[from * n + by];
+                    }
+                }
+            }
+        }
+        Ways { devices: n, cost, next }
+    }
+}
+
+/// `set` and where free hops lead from it.
+fn closed(set: DeviceSet, free: &[DeviceSet]) -> DeviceSet {
+    let (mut grown, mut fresh) = (set, set);
+    while !fresh.is_empty() {
+        let next = fresh.iter().fold(DeviceSet::new(), |all, a| all.union(free[a.index()]));
+        fresh = next.without(grown);
+        grown = grown.union(fresh);
+    }
+    grown
+}
+
+/// The cheapest ways between devices.
+#[derive(Clone, Debug)]
+pub(super) struct Ways {
+    devices: usize,
+    cost: Vec<f64>,
+    next: Vec<u16>,
+}
+
+impl Ways {
+    pub(super) fn cost(&self, from: DeviceId, to: DeviceId) -> f64 {
+        self.cost[from.index() * self.devices + to.index()]
+    }
+
+    /// The cheapest pair of a device of one set and a device of the other, with its cost, if there is a way.
+    pub(super) fn nearest(&self, from: DeviceSet, to: DeviceSet) -> Option<(f64, DeviceId, DeviceId)> {
+        let pairs = from.iter().flat_map(|a| to.iter().map(move |b| (self.cost(a, b), a, b)));
+        pairs.filter(|p| p.0.is_finite()).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// The hops of the cheapest way.
+    pub(super) fn hops(&self, from: DeviceId, to: DeviceId) -> impl Iterator<Item = (DeviceId, DeviceId)> + '_ {
+        let mut at = from;
+        std::iter::from_fn(move || {
+            let next = DeviceId(self.next[at.index() * self.devices + to.index()]);
+            let hop = (at, next);
+            (at != to).then(|| {
+                at = next;
+                hop
+            })
+        })
+    }
+}
