@@ -2,6 +2,7 @@
 //! `cargo xtask vectors` asks `PyTorch` whether it still computes what the tests compare with.
 
 mod ci;
+mod measure;
 mod model;
 mod nightly;
 mod vectors;
@@ -12,6 +13,7 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   ci       everything that must hold: format, lints, documentation, tests (and the model they need)
+  measure  measures with bars: `cargo xtask measure exchange --help` says what
   model    fetches all-MiniLM-L6-v2 into models/ and prints the folder
   nightly  the random tests at their full size, and `vectors`: what .ci/nightly runs
   vectors  compares the stored vectors of tests/vectors/ with what PyTorch computes now (fetches PyTorch)
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         Some("ci") => ci::run(),
         Some("nightly") => nightly::run(),
         Some("vectors") => vectors::run(),
+        Some("measure") => measure::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("model") => model::fetch().map(|folder| println!("{}", folder.display())),
         _ => {
             eprint!("{USAGE}");

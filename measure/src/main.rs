@@ -1,0 +1,25 @@
+//! `cargo xtask measure <what>`: one module a subcommand.
+
+use clap::{Parser, Subcommand};
+use ein_measure::exchange;
+use std::process::ExitCode;
+
+/// Measures, and compares with bars.
+#[derive(Debug, Parser)]
+#[command(name = "measure", max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Exchange programs: simulated time against bounds and against programs written by hand
+    Exchange(exchange::Arguments),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().what {
+        What::Exchange(arguments) => exchange::run(&arguments),
+    }
+}
