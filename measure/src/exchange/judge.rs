@@ -3,12 +3,13 @@
 use super::machines::Wiring;
 use super::questions::Kind;
 use crate::report::micros;
+use ein_task::bounds::bound;
 use ein_task::check::{check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program};
 use ein_task::flow;
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::program_time::transfers;
-use ein_task::traffic::{bound, count};
+use ein_task::traffic::count;
 
 /// A program's figures. Times are simulated, in seconds.
 #[derive(Clone, Debug)]
@@ -75,35 +76,21 @@ pub fn judge(exchange: &Exchange, program: &Program, machine: &Machine) -> Resul
     })
 }
 
-/// What no program can beat, and what the bar grants beside it.
+/// What no program can beat.
 #[derive(Clone, Copy, Debug)]
 pub struct Least {
     /// Least seconds of the busiest resource.
     pub bandwidth: f64,
+    /// What says so: a port, a cut, or prices.
+    pub binds: &'static str,
     /// Least latency of the longest chain.
     pub latency: f64,
 }
 
 /// The bound of a question.
 pub fn least(exchange: &Exchange, machine: &Machine) -> Least {
-    let bandwidth = bound(exchange, &exchange.atoms(), machine).0;
-    let latency = machine.links.iter().map(|l| l.latency.0).fold(f64::INFINITY, f64::min);
-    Least { bandwidth: (bandwidth - latency).max(0.0), latency: literal_latency(exchange, machine) }
-}
-
-/// The latency of the longest way from the nearest holder of a partial to a reader.
-fn literal_latency(exchange: &Exchange, machine: &Machine) -> f64 {
-    let mut longest: f64 = 0.0;
-    for atom in exchange.atoms() {
-        for &block in &atom.blocks {
-            for reader in atom.readers.iter() {
-                let holders = exchange.have.blocks[block].devices;
-                let ways = holders.iter().map(|h| way_latency(machine, h, reader));
-                longest = longest.max(ways.fold(f64::INFINITY, f64::min));
-            }
-        }
-    }
-    longest
+    let bound = bound(exchange, &exchange.atoms(), machine);
+    Least { bandwidth: bound.bandwidth().0, binds: bound.binds(), latency: bound.latency.0 }
 }
 
 /// The latency of the way of fewest links.

@@ -66,11 +66,12 @@ fn strip_to_strip(section: &mut Section) {
     let with_host = Machine::by_name("dgx-1v").expect("a preset");
     for machine in [without_hosts(&with_host), with_host] {
         let question = strips_of_a_gigabyte(&machine);
-        let bound = least(&question, &machine).bandwidth;
+        let least = least(&question, &machine);
         let what = format!("the same on {}", machine.name);
         match answer(&question, &machine) {
             Ok((_, j)) => {
-                let found = format!("{} (bandwidth bound {}, depth {})", micros(j.seconds), micros(bound), j.depth);
+                let bound = format!("bandwidth bound {} by {}", micros(least.bandwidth), least.binds);
+                let found = format!("{} ({bound}, depth {})", micros(j.seconds), j.depth);
                 section.verdict(what, "≤ 1.70 ms", found, j.seconds <= 1.70e-3);
             }
             Err(fault) => section.verdict(what, "≤ 1.70 ms", fault, false),

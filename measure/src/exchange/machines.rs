@@ -115,6 +115,7 @@ pub fn bare(name: &str, gpus: usize) -> Machine {
         memory_bandwidth: 2e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        engines: None,
     };
     Machine {
         name: name.into(),
@@ -122,6 +123,7 @@ pub fn bare(name: &str, gpus: usize) -> Machine {
         resources: Vec::new(),
         links: Vec::new(),
         issue: Seconds(0.0),
+        processors: None,
     }
 }
 
