@@ -104,7 +104,7 @@ pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Resul
     let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
     let ways = Ways::new(&net, &net.alone(largest as f64));
     let question = Question { net: &net, exchange, ways: &ways };
-    let direct = Seeds { net: &net, bundles: separate, ways: &ways }.direct().ok_or_else(|| question.unreachable())?;
+    let direct = Seeds { net: &net, bundles: separate, ways: &ways, at_reader: true }.direct().ok_or_else(|| question.unreachable())?;
     let (scheme, schedule) = match aim {
         Aim::Seconds => question.quickest(direct)?,
         Aim::Bytes => question.smallest(direct)?,
@@ -127,15 +127,15 @@ struct Question<'a> {
 }
 
 /// Moves beyond which a candidate is not cut into more pieces.
-const MOST_MOVES: usize = 3000;
-/// Bytes below which pieces are not cut further.
-const LEAST_PIECE: f64 = 32768.0;
+const MOST_MOVES: usize = 8000;
+/// Hops beyond which known shapes are not laid out.
+const MOST_HOPS: usize = 20_000;
 /// How far above the bound is near enough.
 const NEAR: f64 = 1.01;
 
 impl Question<'_> {
     fn simple(&self, scheme: &Scheme) -> Schedule {
-        schedule(self.net, self.exchange, scheme, 1, Order::Early)
+        schedule(self.net, self.exchange, scheme, &vec![1; scheme.legs.len()], Order::Deep)
     }
 
     /// The scheme and schedule of least simulated time.
@@ -143,7 +143,7 @@ impl Question<'_> {
         let issue = self.net.machine.issue.0;
         let score = direct.score(self.net);
         let simple = self.simple(&direct);
-        if score.moves == 0 {
+        if score.depth == 0 {
             return Ok((direct, simple));
         }
         let atoms = self.exchange.atoms();
@@ -155,15 +155,36 @@ impl Question<'_> {
         }
         let bundles = Rc::new(bundle::shared(self.exchange, atoms)?);
         let mut candidates = vec![(score, direct.clone())];
+        let single = bundles.iter().any(|b| b.readers.len() == 1 && !b.finished);
+        let variants: &[bool] = if single { &[true, false] } else { &[true] };
+        for &at_reader in variants {
+            let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways, at_reader };
+            let owned = |b: &bundle::Bundle| seeds.owners(b).len() * (b.readers.len() + b.holders.len());
+            if bundles.iter().map(owned).sum::<usize>() <= MOST_HOPS {
+                self.seeded(&seeds, &mut candidates);
+            }
+        }
+        candidates.sort_by(|a, b| a.0.load.total_cmp(&b.0.load).then(a.0.depth.cmp(&b.0.depth)));
+        let bandwidth = bound.bandwidth().0;
+        if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= 16 {
+            let effort = Effort { rounds: 60, enough: 1.003 * bandwidth };
+            let start = if Rc::ptr_eq(&candidates[0].1.bundles, &bundles) { Some(&candidates[0].1) } else { None };
+            let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways, at_reader: true };
+            let start = start.cloned().or_else(|| seeds.whole(true)).unwrap_or_else(|| candidates[0].1.clone());
+            let packed = pack(self.net, &start, &effort);
+            candidates.push((packed.score(self.net), packed));
+        }
+        Ok(self.simulated(candidates, NEAR * least))
+    }
+
+    /// Adds the known shapes.
+    fn seeded(&self, seeds: &Seeds, candidates: &mut Vec<(Score, Scheme)>) {
         let mut add = |scheme: Option<Scheme>| {
             if let Some(scheme) = scheme {
                 candidates.push((scheme.score(self.net), scheme));
             }
         };
-        let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways };
-        let several = bundles.iter().any(|b| b.readers.len() > 1 || !b.finished);
-        let size: usize = bundles.iter().map(|b| seeds.owners(b).len() * (b.readers.len() + b.holders.len())).sum();
-        if several && size <= 20_000 {
+        if seeds.bundles.iter().any(|b| b.readers.len() > 1 || !b.finished) {
             add(seeds.whole(false));
             add(seeds.sliced(false));
             if let Some(ring) = seeds::ring(self.net) {
@@ -175,58 +196,54 @@ impl Question<'_> {
                 add(seeds.sliced(true));
             }
         }
-        if let Some(groups) = seeds::groups(self.net) && size <= 20_000 {
+        if let Some(groups) = seeds::groups(self.net) {
             add(seeds.two_level(&groups, false));
             add(seeds.two_level(&groups, true));
         }
-        // The bound's bandwidth part; packing goes on until it is met.
-        let bandwidth = bound.bandwidth().0;
-        let order = |list: &mut Vec<(Score, Scheme)>| list.sort_by(|a, b| a.0.load.total_cmp(&b.0.load).then(a.0.depth.cmp(&b.0.depth)));
-        order(&mut candidates);
-        if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= 16 {
-            let effort = Effort { rounds: 60, enough: 1.003 * bandwidth };
-            let start = if Rc::ptr_eq(&candidates[0].1.bundles, &bundles) { Some(&candidates[0].1) } else { None };
-            let start = start.cloned().or_else(|| seeds.whole(true)).unwrap_or_else(|| candidates[0].1.clone());
-            let packed = pack(self.net, &start, &effort);
-            candidates.push((packed.score(self.net), packed));
-        }
-        Ok(self.simulated(candidates))
     }
 
-    /// Simulates the candidates that a closed form likes best and keeps the quickest.
-    fn simulated(&self, candidates: Vec<(Score, Scheme)>) -> (Scheme, Schedule) {
-        let issue = self.net.machine.issue.0;
-        let mut ranked: Vec<(f64, usize, usize)> = Vec::new();
+    /// Simulates the candidates that a closed form likes best and keeps the quickest; `enough` seconds are enough.
+    fn simulated(&self, candidates: Vec<(Score, Scheme)>, enough: f64) -> (Scheme, Schedule) {
+        let mut ranked: Vec<(f64, usize, usize, f64)> = Vec::new();
         for (n, (score, _)) in candidates.iter().enumerate() {
-            let mut pieces = 1;
+            let mut lag = f64::INFINITY;
+            let mut moves = 0;
             loop {
-                ranked.push((score.seconds(pieces, issue), pieces, n));
-                pieces *= 2;
-                let size = score.bytes / (score.moves * pieces) as f64;
-                if score.moves * pieces > MOST_MOVES || size < LEAST_PIECE || score.depth <= 1 {
+                let estimate = score.estimate(self.net, lag);
+                if estimate.moves > moves && (moves == 0 || estimate.moves <= MOST_MOVES) {
+                    // Of programs about as quick the one with fewer moves.
+                    let seconds = estimate.seconds * (1.0 + 1e-6 * estimate.moves as f64);
+                    ranked.push((seconds, estimate.moves, n, lag));
+                    moves = estimate.moves;
+                }
+                lag = if lag.is_finite() { lag / 2.0 } else { score.longest() / 2.0 };
+                if score.depth <= 1 || estimate.moves > MOST_MOVES || lag < 1e-3 * score.load {
                     break;
                 }
             }
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
         let mut best: Option<(f64, usize, Schedule)> = None;
-        let mut tried: Vec<(usize, usize)> = Vec::new();
-        for &(estimate, pieces, n) in &ranked {
-            let of_same = tried.iter().filter(|t| t.0 == n).count();
-            if of_same >= 2 || tried.len() >= 6 || best.as_ref().is_some_and(|b| estimate >= b.0) {
+        let mut tried: Vec<usize> = Vec::new();
+        for &(estimate, _, n, lag) in &ranked {
+            let of_same = tried.iter().filter(|t| **t == n).count();
+            if of_same >= 2 || tried.len() >= 6 || best.as_ref().is_some_and(|b| estimate >= b.0 || b.0 <= enough) {
                 continue;
             }
-            tried.push((n, pieces));
-            let deep = candidates[n].0.depth > 1;
-            for order in [Order::Early, Order::Late] {
-                if order == Order::Late && !deep {
-                    continue;
-                }
-                let made = schedule(self.net, self.exchange, &candidates[n].1, pieces, order);
+            tried.push(n);
+            let score = &candidates[n].0;
+            let mut consider = |made: Schedule| {
                 let seconds = made.seconds(self.net);
-                if best.as_ref().is_none_or(|b| seconds < b.0) {
+                let moves = |made: &Schedule| 1.0 + 1e-6 * made.transfers.len() as f64;
+                if best.as_ref().is_none_or(|b| seconds * moves(&made) < b.0 * moves(&b.2)) {
                     best = Some((seconds, n, made));
                 }
+                seconds
+            };
+            let wanted = score.pieces(lag);
+            let first = consider(schedule(self.net, self.exchange, &candidates[n].1, &wanted, Order::Deep));
+            if score.depth > 1 && first > NEAR * (score.load + score.latency) {
+                consider(schedule(self.net, self.exchange, &candidates[n].1, &wanted, Order::Early).justified(self.net));
             }
         }
         let (_, n, made) = best.expect("there is at least one candidate");
@@ -241,11 +258,11 @@ impl Question<'_> {
         let slowest = alone.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let cost: Vec<f64> = alone.iter().map(|s| 1.0 + 1e-3 * s / slowest).collect();
         let hops = Ways::new(self.net, &cost);
-        let seeds = Seeds { net: self.net, bundles, ways: &hops };
+        let seeds = Seeds { net: self.net, bundles, ways: &hops, at_reader: true };
         let mut best = (direct.score(self.net), direct);
         for scheme in [seeds.whole(true), seeds.sliced(true), seeds.sliced(false)].into_iter().flatten() {
             let score = scheme.score(self.net);
-            let key = |s: &Score| (s.bytes.round(), s.seconds(1, self.net.machine.issue.0));
+            let key = |s: &Score| (s.bytes.round(), s.estimate(self.net, f64::INFINITY).seconds);
             if key(&score) < key(&best.0) {
                 best = (score, scheme);
             }

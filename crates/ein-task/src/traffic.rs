@@ -5,12 +5,13 @@ use crate::exchange::{Exchange, Program, Step};
 use crate::machine::{DeviceId, Machine};
 use crate::units::{Bytes, Seconds};
 use ein_ir::region::Region;
+use std::collections::BTreeMap;
 
 /// The price of an exchange program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// The busiest resource's time, plus the latency of the longest chain of moves, plus what the busiest
-    /// device spends on issuing transfers.
+    /// The busiest resource's time, plus the latency of the longest chain of moves, plus what issuing
+    /// transfers costs the link with the most of them.
     pub seconds: Seconds,
     /// The busiest resource's time alone.
     pub busiest: Seconds,
@@ -104,18 +105,15 @@ struct Counted<'a> {
 }
 
 /// A chain of moves: how many, and their latencies.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Chain {
-    /// Moves.
-    pub moves: usize,
-    /// Sum of their latencies.
-    pub latency: f64,
+#[derive(Clone, Copy, Default)]
+struct Chain {
+    moves: usize,
+    latency: f64,
 }
 
 impl Chain {
     /// The longer of two by each measure.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
+    fn max(self, other: Self) -> Self {
         Self { moves: self.moves.max(other.moves), latency: self.latency.max(other.latency) }
     }
 }
@@ -141,46 +139,44 @@ fn used(program: &Program) -> Vec<bool> {
     used
 }
 
-/// Running totals of the moves of a program. The synthesiser keeps one while it builds, so that its price
-/// and the printed one are the same sum.
-#[derive(Clone, Debug)]
-pub struct Ledger {
-    /// Seconds that every resource is busy.
-    pub busy: Vec<f64>,
+/// Running totals of the moves of a program.
+struct Ledger {
+    /// Bytes that every resource carries.
+    busy: Vec<f64>,
     /// Bytes that every device sends.
-    pub sent: Vec<u64>,
+    sent: Vec<u64>,
     /// Bytes that every device receives.
-    pub received: Vec<u64>,
-    /// Moves that every device issues.
-    pub issued: Vec<usize>,
+    received: Vec<u64>,
+    /// Moves over every link.
+    issued: BTreeMap<(DeviceId, DeviceId), usize>,
     /// The longest chain's latency.
-    pub latency: f64,
+    latency: f64,
     /// Moves on the longest chain.
-    pub depth: usize,
+    depth: usize,
 }
 
 impl Ledger {
     /// Nothing moved yet.
-    pub fn new(machine: &Machine) -> Self {
+    fn new(machine: &Machine) -> Self {
         let devices = machine.len();
         Self {
             busy: vec![0.0; machine.resources.len()],
             sent: vec![0; devices],
             received: vec![0; devices],
-            issued: vec![0; devices],
+            issued: BTreeMap::new(),
             latency: 0.0,
             depth: 0,
         }
     }
 
     /// Moves `bytes` over a link once what they depend on is there.
-    pub fn cross(&mut self, link: &crate::machine::Link, bytes: u64, after: Chain) -> Chain {
+    fn cross(&mut self, link: &crate::machine::Link, bytes: u64, after: Chain) -> Chain {
         for &r in &link.resources {
             self.busy[r] += bytes as f64;
         }
         self.sent[link.from.index()] += bytes;
         self.received[link.to.index()] += bytes;
-        self.issued[link.from.index()] += 1;
+        *self.issued.entry((link.from, link.to)).or_default() += 1;
         let chain = Chain { moves: after.moves + 1, latency: after.latency + link.latency.0 };
         self.latency = self.latency.max(chain.latency);
         self.depth = self.depth.max(chain.moves);
@@ -188,15 +184,15 @@ impl Ledger {
     }
 
     /// Time of the busiest resource.
-    pub fn load(&self, machine: &Machine) -> f64 {
+    fn load(&self, machine: &Machine) -> f64 {
         let seconds =
             |(bytes, r): (&f64, &crate::machine::Resource)| if *bytes > 0.0 { bytes / r.bandwidth } else { 0.0 };
         self.busy.iter().zip(&machine.resources).map(seconds).fold(0.0, f64::max)
     }
 
     /// The price so far.
-    pub fn seconds(&self, machine: &Machine) -> Seconds {
-        let issued = self.issued.iter().copied().max().unwrap_or(0);
+    fn seconds(&self, machine: &Machine) -> Seconds {
+        let issued = self.issued.values().copied().max().unwrap_or(0);
         Seconds(self.load(machine) + self.latency + issued as f64 * machine.issue.0)
     }
 }

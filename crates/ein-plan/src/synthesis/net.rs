@@ -1,6 +1,7 @@
 //! The machine as the synthesiser asks about it: links by ends, and cheapest ways under prices.
 
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
+use std::cell::OnceCell;
 
 /// No link, or no next device.
 const NONE: u32 = u32::MAX;
@@ -19,6 +20,7 @@ pub(super) struct Net<'a> {
     pub(super) slowness: Vec<f64>,
     /// Seconds before the first byte arrives, over the quickest link.
     pub(super) least_latency: f64,
+    mirrored: OnceCell<Machine>,
 }
 
 impl<'a> Net<'a> {
@@ -37,7 +39,17 @@ impl<'a> Net<'a> {
             uniform: crate::pattern::Ports::uniform(machine),
             slowness: machine.resources.iter().map(|r| 1.0 / r.bandwidth).collect(),
             least_latency: if least_latency.is_finite() { least_latency } else { 0.0 },
+            mirrored: OnceCell::new(),
         }
+    }
+
+    /// The machine with every link turned round, at its own position.
+    pub(super) fn mirrored(&self) -> &Machine {
+        self.mirrored.get_or_init(|| {
+            let mut machine = self.machine.clone();
+            machine.links.iter_mut().for_each(|l| std::mem::swap(&mut l.from, &mut l.to));
+            machine
+        })
     }
 
     /// Position of the direct link from one device to another.

@@ -113,8 +113,11 @@ impl Packing<'_> {
             last = most;
             self.reprice(sharpness, most);
             let mut moved = false;
-            for bundle in 0..self.bundles.len() {
-                moved |= self.improve(bundle, round % 2 == 0 || self.columns[bundle].len() < 2);
+            // A round is about as long for few bundles as for many.
+            for turn in 0..(48 / self.bundles.len()).max(1) {
+                for bundle in 0..self.bundles.len() {
+                    moved |= self.improve(bundle, (round + turn) % 2 == 0 || self.columns[bundle].len() < 2);
+                }
             }
             if !moved && sharpness > 400.0 {
                 return;
@@ -186,18 +189,19 @@ impl Packing<'_> {
         };
         let mut cost: Vec<f64> = self.net.machine.links.iter().map(of).collect();
         // Among equals the one with fewer hops, and few hops are worth a little.
-        let hop = 0.02 * cost.iter().sum::<f64>() / cost.len().max(1) as f64 + f64::MIN_POSITIVE;
+        let lag = 0.5 * cost.iter().sum::<f64>() / cost.len().max(1) as f64;
+        let hop = 0.2 * cost.iter().sum::<f64>() / cost.len().max(1) as f64 + f64::MIN_POSITIVE;
         cost.iter_mut().for_each(|c| *c += hop);
         let ways = Ways::new(self.net, &cost);
         if bundle.finished {
-            return Some(Route { folds: vec![], hands: hand_tree(&ways, bundle.holders[0], bundle.readers)?.0 });
+            return Some(Route { folds: vec![], hands: hand_tree(&ways, bundle.holders[0], bundle.readers, lag)?.0 });
         }
         let (pending, finished) = (bundle.pending as f64, bundle.bytes as f64);
         let mut best: Option<(f64, Route)> = None;
         let roots = bundle.holding().union(bundle.readers).intersect(self.net.workers);
         for root in roots.iter() {
-            let Some((fold, up)) = fold_tree(&ways, root, &bundle.holders) else { continue };
-            let Some((hands, down)) = hand_tree(&ways, DeviceSet::one(root), bundle.readers) else { continue };
+            let Some((fold, up)) = fold_tree(&ways, root, &bundle.holders, lag) else { continue };
+            let Some((hands, down)) = hand_tree(&ways, DeviceSet::one(root), bundle.readers, lag) else { continue };
             let total = up * pending + down * finished;
             if best.as_ref().is_none_or(|b| total < b.0 * (1.0 - 1e-12)) {
                 best = Some((total, Route { folds: vec![fold], hands }));

@@ -137,8 +137,21 @@ impl Walk<'_> {
     }
 }
 
+/// What a leg costs by itself.
+#[derive(Clone, Debug)]
+struct Load {
+    /// Bytes of the leg's share.
+    bytes: f64,
+    /// Boxes that it is made of at least.
+    boxes: usize,
+    /// Seconds that a byte takes along its longest chain, each move alone on its link.
+    chain: f64,
+    /// The links of its moves.
+    links: Vec<usize>,
+}
+
 /// What a scheme costs, before sizes and order.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Score {
     /// Seconds of the busiest resource.
     pub(super) load: f64,
@@ -148,75 +161,139 @@ pub(super) struct Score {
     pub(super) latency: f64,
     /// Moves on the longest chain.
     pub(super) depth: usize,
-    /// Most transfers over one link.
-    pub(super) crowd: usize,
     /// Bytes over all link crossings.
     pub(super) bytes: f64,
-    /// All moves.
+    legs: Vec<Load>,
+}
+
+/// How long a scheme takes when cut in pieces, by a closed form, and how many moves that makes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Estimate {
+    pub(super) seconds: f64,
     pub(super) moves: usize,
 }
 
 impl Score {
-    /// Seconds with every leg cut in `pieces` that follow each other, each costing `issue`.
-    pub(super) fn seconds(&self, pieces: usize, issue: f64) -> f64 {
-        let fill = (self.staged - self.load).max(0.0) / pieces as f64;
-        self.load + fill + self.latency + issue * (self.crowd * pieces) as f64
+    /// The most seconds that a leg which is not cut keeps the devices at its end waiting.
+    pub(super) fn longest(&self) -> f64 {
+        self.legs.iter().map(|l| l.chain * l.bytes).fold(0.0, f64::max)
+    }
+
+    /// Into how many pieces every leg is cut if none may keep the end of its way waiting for more than `lag`
+    /// seconds: more for slow links and long ways than for quick ones.
+    pub(super) fn pieces(&self, lag: f64) -> Vec<usize> {
+        let of = |l: &Load| {
+            let finest = (l.bytes / LEAST_PIECE).floor().max(1.0);
+            (l.chain * l.bytes / lag).ceil().min(finest).max(l.boxes as f64) as usize
+        };
+        self.legs.iter().map(of).collect()
+    }
+
+    /// The estimate with legs in pieces of at most `lag` seconds that follow each other: the busiest resource, and
+    /// until it is busy the time of a piece on its way, unless all of a level ends sooner.
+    pub(super) fn estimate(&self, net: &Net, lag: f64) -> Estimate {
+        let mut crowds = vec![0usize; net.machine.links.len()];
+        let (mut moves, mut fill, mut most) = (0, 0.0f64, 1);
+        for (leg, pieces) in self.legs.iter().zip(self.pieces(lag)) {
+            leg.links.iter().for_each(|&l| crowds[l] += pieces);
+            moves += pieces * leg.links.len();
+            fill = fill.max(leg.chain * leg.bytes / pieces as f64);
+            most = most.max(pieces);
+        }
+        let staged = (self.staged - self.load).max(0.0) / most as f64;
+        let crowd = crowds.into_iter().max().unwrap_or(0) as f64;
+        let seconds = self.load + fill.min(staged) + self.latency + net.machine.issue.0 * crowd;
+        Estimate { seconds, moves }
     }
 }
+
+/// Bytes below which pieces are not cut further.
+const LEAST_PIECE: f64 = 8192.0;
 
 impl Scheme {
     pub(super) fn score(&self, net: &Net) -> Score {
         let resources = net.slowness.len();
         let mut busy = vec![0.0; resources];
         let mut stages: Vec<Vec<f64>> = Vec::new();
-        let mut crowds = vec![0; net.machine.links.len()];
         let mut score = Score::default();
         for leg in &self.legs {
             let bundle = &self.bundles[leg.bundle];
-            let parts = bundle.parts.len();
-            for c in leg.route.crossings(net, bundle) {
+            let crossings = leg.route.crossings(net, bundle);
+            let own = leg.share * if bundle.finished { bundle.bytes } else { bundle.pending } as f64;
+            let mut ends = vec![0.0f64; crossings.len()];
+            let mut chain = 0.0f64;
+            for (n, c) in crossings.iter().enumerate() {
                 let bytes = c.bytes(bundle) * leg.share;
+                let link = &net.machine.links[c.link];
+                let slowest = link.resources.iter().map(|&r| net.slowness[r]).fold(0.0, f64::max);
+                let before = c.after.iter().map(|&b| ends[b]).fold(0.0, f64::max);
+                // What its last move takes is part of the load.
+                chain = chain.max(before);
+                ends[n] = before + slowest * bytes / own.max(1.0);
                 while stages.len() < c.level {
                     stages.push(vec![0.0; resources]);
                 }
-                for &r in &net.machine.links[c.link].resources {
+                for &r in &link.resources {
                     busy[r] += bytes * net.slowness[r];
                     stages[c.level - 1][r] += bytes * net.slowness[r];
                 }
-                // A leg crosses at least one box; a whole bundle all of its parts.
-                let boxes = ((parts as f64 * leg.share).ceil() as usize).max(1);
-                crowds[c.link] += boxes;
-                score.moves += boxes;
                 score.bytes += bytes;
                 score.latency = score.latency.max(c.latency);
                 score.depth = score.depth.max(c.level);
             }
+            // A leg crosses at least one box; a whole bundle all of its parts.
+            let boxes = ((bundle.parts.len() as f64 * leg.share).ceil() as usize).max(1);
+            let links = crossings.iter().map(|c| c.link).collect();
+            score.legs.push(Load { bytes: own, boxes, chain, links });
         }
         let most = |loads: &[f64]| loads.iter().copied().fold(0.0, f64::max);
         score.load = most(&busy);
         score.staged = stages.iter().map(|s| most(s)).sum();
-        score.crowd = crowds.into_iter().max().unwrap_or(0);
         score
     }
 }
 
 /// The cheapest forest found that brings a value from `starts` to `readers`: the nearest reader is joined to
-/// what is there already, again and again (Takahashi and Matsuyama 1980). `None` if a reader cannot be reached.
-pub(super) fn hand_tree(ways: &Ways, starts: DeviceSet, readers: DeviceSet) -> Option<(Vec<Hop>, f64)> {
-    let (mut have, mut left) = (starts, readers.without(starts));
+/// what is there already, again and again (Takahashi and Matsuyama 1980), where a start that is `n` moves deep
+/// costs `n · lag` more. `None` if a reader cannot be reached. The cost is without that.
+pub(super) fn hand_tree(ways: &Ways, starts: DeviceSet, readers: DeviceSet, lag: f64) -> Option<(Vec<Hop>, f64)> {
+    let mut left = readers.without(starts);
     let (mut hops, mut cost) = (Vec::new(), 0.0);
+    let mut have: Vec<(DeviceId, f64)> = starts.iter().map(|d| (d, 0.0)).collect();
     while !left.is_empty() {
-        let near = |d: DeviceId| ways.nearest(have, d).map_or((f64::INFINITY, d), |s| (ways.cost(s, d), s));
-        let next = left.iter().min_by(|&a, &b| near(a).0.total_cmp(&near(b).0).then(a.cmp(&b)))?;
-        let (price, start) = near(next);
-        if !price.is_finite() {
-            return None;
-        }
+        let (price, start, next) = nearest(ways, &have, left, lag, false)?;
         cost += price;
-        join(&ways.path(start, next), &mut have, &mut hops);
-        left = left.without(have);
+        grow(&ways.path(start, next), &mut have, |a, b| hops.push((a, b)));
+        left = left.without(have.iter().map(|h| h.0).collect());
     }
     Some((hops, cost))
+}
+
+/// Of `outside`, the device nearest to a tree, the way to it from the tree or, `upwards`, to the tree from it:
+/// cost, tree's end, device.
+fn nearest(ways: &Ways, tree: &[(DeviceId, f64)], outside: DeviceSet, lag: f64, upwards: bool) -> Option<(f64, DeviceId, DeviceId)> {
+    let mut best: Option<(f64, f64, DeviceId, DeviceId)> = None;
+    for device in outside.iter() {
+        for &(end, depth) in tree {
+            let cost = if upwards { ways.cost(device, end) } else { ways.cost(end, device) };
+            let total = cost + depth * lag;
+            if total.is_finite() && best.is_none_or(|b| total < b.0) {
+                best = Some((total, cost, end, device));
+            }
+        }
+    }
+    best.map(|b| (b.1, b.2, b.3))
+}
+
+/// Adds a path that begins in a tree, behind the last of its devices that is in the tree.
+fn grow(path: &[DeviceId], tree: &mut Vec<(DeviceId, f64)>, mut add: impl FnMut(DeviceId, DeviceId)) {
+    let depth = |tree: &[(DeviceId, f64)], d: DeviceId| tree.iter().find(|t| t.0 == d).map(|t| t.1);
+    let start = path.iter().rposition(|&d| depth(tree, d).is_some()).unwrap_or(0);
+    for hop in path[start..].windows(2) {
+        let next = depth(tree, hop[0]).unwrap_or(0.0) + 1.0;
+        add(hop[0], hop[1]);
+        tree.push((hop[1], next));
+    }
 }
 
 /// A forest in which every reader is reached from the device of `starts` nearest to it.
@@ -239,29 +316,29 @@ pub(super) fn join(path: &[DeviceId], have: &mut DeviceSet, hops: &mut Vec<Hop>)
     }
 }
 
-/// The cheapest in-tree found that brings one of each of `holders` to `root`.
-pub(super) fn fold_tree(ways: &Ways, root: DeviceId, holders: &[DeviceSet]) -> Option<(Fold, f64)> {
+/// The cheapest in-tree found that brings one of each of `holders` to `root`; `lag` as in [`hand_tree`].
+pub(super) fn fold_tree(ways: &Ways, root: DeviceId, holders: &[DeviceSet], lag: f64) -> Option<(Fold, f64)> {
     let mut from: Vec<Option<DeviceId>> = vec![None; holders.len()];
     let mut parent: Vec<(DeviceId, Option<DeviceId>)> = vec![(root, None)];
+    let mut tree = vec![(root, 0.0)];
     let mut cost = 0.0;
-    let mut within = DeviceSet::one(root);
     loop {
+        let within: DeviceSet = tree.iter().map(|t| t.0).collect();
         for (supplier, h) in from.iter_mut().zip(holders) {
             if supplier.is_none() {
                 *supplier = h.intersect(within).lowest();
             }
         }
-        let open = (0..holders.len()).filter(|&n| from[n].is_none()).flat_map(|n| holders[n].iter());
-        let nearest = open
-            .flat_map(|d| within.iter().map(move |t| (d, t)))
-            .min_by(|a, b| ways.cost(a.0, a.1).total_cmp(&ways.cost(b.0, b.1)).then(a.cmp(b)));
-        let Some((start, end)) = nearest else { break };
-        let price = ways.cost(start, end);
-        if !price.is_finite() {
-            return None;
+        let open = (0..holders.len()).filter(|&n| from[n].is_none());
+        let open = open.fold(DeviceSet::new(), |all, n| all.union(holders[n]));
+        if open.is_empty() {
+            break;
         }
+        let (price, end, start) = nearest(ways, &tree, open, lag, true)?;
         cost += price;
-        climb(&ways.path(start, end), &mut within, &mut parent);
+        let mut path = ways.path(start, end);
+        path.reverse();
+        grow(&path, &mut tree, |above, below| parent.push((below, Some(above))));
     }
     let from = from.into_iter().map(|d| d.expect("every partial has a supplier")).collect();
     Some((Fold { root, from, sends: leaves_first(&parent) }, cost))

@@ -5,7 +5,7 @@ use super::net::Net;
 use super::route::{Crossing, Hop, Scheme};
 use ein_ir::region::Region;
 use ein_task::exchange::Exchange;
-use ein_task::flow::{Transfer, makespan};
+use ein_task::flow::{Transfer, makespan, run};
 use ein_task::traffic::bytes_of;
 
 /// A box of a leg.
@@ -17,6 +17,8 @@ pub(super) struct Piece {
     pub(super) region: Region,
     /// The how-many-th of the leg's pieces.
     number: usize,
+    /// How far along its leg it is, counted in pieces of the leg with the most.
+    place: usize,
 }
 
 /// A move of a piece.
@@ -33,8 +35,8 @@ pub(super) struct Travel {
 pub(super) enum Order {
     /// A move as early as what it waits for allows: pieces one after the other, each as soon as it can.
     Early,
-    /// A move as late as what waits for it allows, so that long ways start first.
-    Late,
+    /// Whatever has the longest way to go first, all its pieces.
+    Deep,
 }
 
 /// A scheme with boxes and an order.
@@ -50,24 +52,63 @@ impl Schedule {
     pub(super) fn seconds(&self, net: &Net) -> f64 {
         makespan(net.machine, &self.transfers).0
     }
+
+    /// The same moves in the order in which they end when time runs backwards (forward–backward improvement, Tormos
+    /// and Lova 2001): what has long to wait behind it goes early, and what nothing waits for fills the gaps.
+    pub(super) fn justified(&self, net: &Net) -> Schedule {
+        let last = self.transfers.len().wrapping_sub(1);
+        let mut mirrored: Vec<Transfer> = self
+            .transfers
+            .iter()
+            .rev()
+            .map(|t| Transfer { link: t.link, bytes: t.bytes, after: Vec::new() })
+            .collect();
+        for (n, transfer) in self.transfers.iter().enumerate() {
+            for &before in &transfer.after {
+                mirrored[last - before as usize].after.push((last - n) as u32);
+            }
+        }
+        let spans = run(net.mirrored(), &mirrored);
+        let mut order: Vec<usize> = (0..self.transfers.len()).collect();
+        // Latest in backward time is first in forward time; equal times keep the order they had.
+        order.sort_by(|&a, &b| spans[last - b].arrived.total_cmp(&spans[last - a].arrived).then(a.cmp(&b)));
+        let mut place = vec![0u32; order.len()];
+        order.iter().enumerate().for_each(|(n, &old)| place[old] = n as u32);
+        let moved = |&old: &usize| {
+            let transfer = &self.transfers[old];
+            let after = transfer.after.iter().map(|&b| place[b as usize]).collect();
+            Transfer { link: transfer.link, bytes: transfer.bytes, after }
+        };
+        Schedule {
+            pieces: self.pieces.clone(),
+            travels: order.iter().map(|&old| self.travels[old].clone()).collect(),
+            transfers: order.iter().map(moved).collect(),
+        }
+    }
 }
 
-/// Cuts every leg of a scheme into about `count` pieces and puts their moves in order.
-pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, count: usize, order: Order) -> Schedule {
-    let pieces = cut(exchange, scheme, count);
+/// Cuts every leg of a scheme into about so many pieces and puts their moves in order.
+pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: &[usize], order: Order) -> Schedule {
+    let mut pieces = cut(exchange, scheme, wanted);
+    let mut counts = vec![0usize; scheme.legs.len()];
+    pieces.iter().for_each(|p| counts[p.leg] += 1);
+    let most = counts.iter().copied().max().unwrap_or(0);
+    for p in &mut pieces {
+        p.place = (2 * p.number + 1) * most / (2 * counts[p.leg]);
+    }
     let routes: Vec<Vec<Crossing>> =
         scheme.legs.iter().map(|l| l.route.crossings(net, &scheme.bundles[l.bundle])).collect();
     let depth = routes.iter().flatten().map(|c| c.level).max().unwrap_or(0);
     // What decides the order: the slot, then the distance around, so that no two senders meet at one receiver.
-    let mut keys: Vec<(usize, usize, usize, usize)> = Vec::new();
+    let mut keys: Vec<((usize, usize), usize, usize, usize)> = Vec::new();
     for (n, piece) in pieces.iter().enumerate() {
         for (c, crossing) in routes[piece.leg].iter().enumerate() {
             let slot = match order {
-                Order::Early => crossing.level,
-                Order::Late => depth - crossing.behind,
+                Order::Early => (0, piece.place + crossing.level),
+                Order::Deep => (depth - crossing.behind, piece.place),
             };
             let (from, to) = (crossing.hop.0.index(), crossing.hop.1.index());
-            keys.push((piece.number + slot, (to + net.devices - from) % net.devices, n, c));
+            keys.push((slot, (to + net.devices - from) % net.devices, n, c));
         }
     }
     keys.sort_unstable();
@@ -101,13 +142,13 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, count: u
 }
 
 /// The boxes of every leg: a bundle's parts laid end to end and cut by the shares, each leg's part of them in
-/// about `count` pieces.
-fn cut(exchange: &Exchange, scheme: &Scheme, count: usize) -> Vec<Piece> {
+/// about so many pieces.
+fn cut(exchange: &Exchange, scheme: &Scheme, wanted: &[usize]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut first = 0;
     for (n, bundle) in scheme.bundles.iter().enumerate() {
         let last = first + scheme.legs[first..].iter().take_while(|l| l.bundle == n).count();
-        cut_bundle(exchange, bundle, &scheme.legs[first..last], first, count, &mut pieces);
+        cut_bundle(exchange, bundle, &scheme.legs[first..last], first, &wanted[first..last], &mut pieces);
         first = last;
     }
     pieces
@@ -118,7 +159,7 @@ fn cut_bundle(
     bundle: &Bundle,
     legs: &[super::route::Leg],
     first: usize,
-    count: usize,
+    wanted: &[usize],
     pieces: &mut Vec<Piece>,
 ) {
     let volumes: Vec<f64> = bundle.parts.iter().map(|p| p.region.volume() as f64).collect();
@@ -135,23 +176,23 @@ fn cut_bundle(
         let end = start + volume / whole;
         // Of every leg that has some of this part: where it begins and ends, as fractions of the part.
         let mut shares: Vec<(usize, f64, f64, usize)> = Vec::new();
-        for (l, leg) in legs.iter().enumerate() {
+        for l in 0..legs.len() {
             let low = if l == 0 { 0.0 } else { ends[l - 1] };
             let high = if l + 1 == legs.len() { 1.0 } else { ends[l] };
             let (low, high) = (low.max(start), high.min(end));
             if high > low {
-                let share = (high - low) / leg.share;
+                let share = (high - low) / legs[l].share;
                 let within = |at: f64| ((at - start) / (end - start)).clamp(0.0, 1.0);
-                let boxes = ((share * count as f64).round() as usize).max(1);
+                let boxes = ((share * wanted[l] as f64 - 1e-6).ceil() as usize).max(1);
                 shares.push((l, within(low), within(high), boxes));
             }
         }
         start = end;
-        let wanted = shares.iter().map(|s| s.3).sum();
-        let Some(axis) = cutting_axis(exchange, &part.region, bundle.finished, wanted).filter(|_| wanted > 1) else {
+        let boxes = shares.iter().map(|s| s.3).sum();
+        let Some(axis) = cutting_axis(exchange, &part.region, bundle.finished, boxes).filter(|_| boxes > 1) else {
             let most = shares.iter().max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)).then(b.0.cmp(&a.0)));
             let leg = most.map_or(0, |s| s.0);
-            pieces.push(Piece { leg: first + leg, part: p, region: part.region.clone(), number: numbers[leg] });
+            pieces.push(Piece { leg: first + leg, part: p, region: part.region.clone(), number: numbers[leg], place: 0 });
             numbers[leg] += 1;
             continue;
         };
@@ -165,7 +206,7 @@ fn cut_bundle(
                 if to > from {
                     let mut region = part.region.clone();
                     (region.0[axis].lo, region.0[axis].hi) = (from, to);
-                    pieces.push(Piece { leg: first + leg, part: p, region, number: numbers[leg] });
+                    pieces.push(Piece { leg: first + leg, part: p, region, number: numbers[leg], place: 0 });
                     numbers[leg] += 1;
                     from = to;
                 }

@@ -12,6 +12,8 @@ pub(super) struct Seeds<'a> {
     pub(super) net: &'a Net<'a>,
     pub(super) bundles: Rc<Vec<Bundle>>,
     pub(super) ways: &'a Ways,
+    /// Whether partials for one reader are folded at the reader, rather than in slices at all who hold some.
+    pub(super) at_reader: bool,
 }
 
 impl Seeds<'_> {
@@ -111,7 +113,7 @@ impl Seeds<'_> {
                 let mut hands = hand_star(self.ways, DeviceSet::one(giver), DeviceSet::one(owner))?;
                 let have = hands.iter().fold(DeviceSet::one(owner), |have, h| have.with(h.1));
                 let rest = bundle.readers.without(have);
-                hands.extend(if trees { hand_tree(self.ways, have, rest)?.0 } else { self.handed(owner, have, rest)? });
+                hands.extend(if trees { hand_tree(self.ways, have, rest, 0.0)?.0 } else { self.handed(owner, have, rest)? });
                 Some(Route { folds: vec![], hands })
             };
             owners.iter().enumerate().map(slice).collect()
@@ -131,11 +133,11 @@ impl Seeds<'_> {
     }
 
     fn hands(&self, trees: bool, starts: DeviceSet, bundle: &Bundle) -> Option<Vec<Hop>> {
-        if trees { Some(hand_tree(self.ways, starts, bundle.readers)?.0) } else { hand_star(self.ways, starts, bundle.readers) }
+        if trees { Some(hand_tree(self.ways, starts, bundle.readers, 0.0)?.0) } else { hand_star(self.ways, starts, bundle.readers) }
     }
 
     fn owned(&self, trees: bool, owner: DeviceId, bundle: &Bundle) -> Option<Route> {
-        let fold = if trees { fold_tree(self.ways, owner, &bundle.holders)?.0 } else { fold_star(self.ways, owner, &bundle.holders)? };
+        let fold = if trees { fold_tree(self.ways, owner, &bundle.holders, 0.0)?.0 } else { fold_star(self.ways, owner, &bundle.holders)? };
         let hands = self.hands(trees, DeviceSet::one(owner), bundle)?;
         Some(Route { folds: vec![fold], hands })
     }
@@ -150,9 +152,8 @@ impl Seeds<'_> {
         let both = holders.intersect(readers);
         if readers.len() > 1 && !both.is_empty() {
             both
-        } else if readers.len() == 1 && bundle.readers.len() == 1 {
-            // Slices meet again at one reader: whoever folds, the same bytes arrive there.
-            if both.is_empty() { holders.union(readers) } else { holders }
+        } else if self.at_reader && readers.len() == 1 && bundle.readers.len() == 1 {
+            readers
         } else if holders.is_empty() {
             readers
         } else {
