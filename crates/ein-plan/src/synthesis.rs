@@ -10,6 +10,7 @@
 //! 5. *Steps*: the schedule becomes the rows of a program. The checker has the last word.
 
 mod bundle;
+mod compose;
 mod emit;
 mod net;
 mod packing;
@@ -128,6 +129,8 @@ struct Question<'a> {
 
 /// Moves beyond which a candidate is not cut into more pieces.
 const MOST_MOVES: usize = 8000;
+/// Seconds from which a candidate may have twice as many.
+const LONG: f64 = 2e-3;
 /// Hops beyond which known shapes are not laid out.
 const MOST_HOPS: usize = 20_000;
 /// How far above the bound is near enough.
@@ -167,12 +170,15 @@ impl Question<'_> {
         candidates.sort_by(|a, b| a.0.load.total_cmp(&b.0.load).then(a.0.depth.cmp(&b.0.depth)));
         let bandwidth = bound.bandwidth().0;
         if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= 16 {
-            let effort = Effort { rounds: 60, enough: 1.003 * bandwidth };
+            let effort = Effort { rounds: 120, enough: 1.003 * bandwidth };
             let start = if Rc::ptr_eq(&candidates[0].1.bundles, &bundles) { Some(&candidates[0].1) } else { None };
             let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways, at_reader: true };
             let start = start.cloned().or_else(|| seeds.whole(true)).unwrap_or_else(|| candidates[0].1.clone());
             let packed = pack(self.net, &start, &effort);
             candidates.push((packed.score(self.net), packed));
+            if let Some(composed) = compose::composed(&seeds, effort.rounds) {
+                candidates.push((composed.score(self.net), composed));
+            }
         }
         Ok(self.simulated(candidates, NEAR * least))
     }
@@ -206,18 +212,19 @@ impl Question<'_> {
     fn simulated(&self, candidates: Vec<(Score, Scheme)>, enough: f64) -> (Scheme, Schedule) {
         let mut ranked: Vec<(f64, usize, usize, f64)> = Vec::new();
         for (n, (score, _)) in candidates.iter().enumerate() {
+            let most_moves = if score.load > LONG { 2 * MOST_MOVES } else { MOST_MOVES };
             let mut lag = f64::INFINITY;
             let mut moves = 0;
             loop {
                 let estimate = score.estimate(self.net, lag);
-                if estimate.moves > moves && (moves == 0 || estimate.moves <= MOST_MOVES) {
+                if estimate.moves > moves && (moves == 0 || estimate.moves <= most_moves) {
                     // Of programs about as quick the one with fewer moves.
                     let seconds = estimate.seconds * (1.0 + 1e-6 * estimate.moves as f64);
                     ranked.push((seconds, estimate.moves, n, lag));
                     moves = estimate.moves;
                 }
                 lag = if lag.is_finite() { lag / 2.0 } else { score.longest() / 2.0 };
-                if score.depth <= 1 || estimate.moves > MOST_MOVES || lag < 1e-3 * score.load {
+                if score.depth <= 1 || estimate.moves > most_moves || lag < 1e-3 * score.load {
                     break;
                 }
             }

@@ -55,6 +55,7 @@ pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
     }
     packing.settle(effort);
     packing.thin(effort);
+
     let mut legs = Vec::new();
     for (bundle, columns) in packing.columns.iter().enumerate() {
         legs.extend(columns.iter().map(|c| Leg { bundle, share: c.share, route: Rc::clone(&c.route) }));
@@ -96,7 +97,7 @@ impl Packing<'_> {
     }
 
     fn settle(&mut self, effort: &Effort) {
-        let mut sharpness: f64 = 12.0;
+        let mut sharpness: f64 = 30.0;
         let mut last = f64::INFINITY;
         for round in 0..effort.rounds {
             let most = self.most();
@@ -108,7 +109,7 @@ impl Packing<'_> {
                 if sharpness > 400.0 {
                     return;
                 }
-                sharpness *= 1.6;
+                sharpness *= 1.3;
             }
             last = most;
             self.reprice(sharpness, most);

@@ -184,7 +184,7 @@ impl Score {
     pub(super) fn pieces(&self, lag: f64) -> Vec<usize> {
         let of = |l: &Load| {
             let finest = (l.bytes / LEAST_PIECE).floor().max(1.0);
-            (l.chain * l.bytes / lag).ceil().min(finest).max(l.boxes as f64) as usize
+            (l.chain * l.bytes / lag).ceil().min(finest).max(1.0) as usize
         };
         self.legs.iter().map(of).collect()
     }
@@ -195,6 +195,7 @@ impl Score {
         let mut crowds = vec![0usize; net.machine.links.len()];
         let (mut moves, mut fill, mut most) = (0, 0.0f64, 1);
         for (leg, pieces) in self.legs.iter().zip(self.pieces(lag)) {
+            let pieces = pieces.max(leg.boxes);
             leg.links.iter().for_each(|&l| crowds[l] += pieces);
             moves += pieces * leg.links.len();
             fill = fill.max(leg.chain * leg.bytes / pieces as f64);

@@ -1,0 +1,127 @@
+//! Folds and hand-outs packed each for itself, then put together.
+//!
+//! A fold is a hand-out with time running backwards: what the trees of one are on the machine, those of the other
+//! are on the machine with every link turned round. Packing both as hand-outs finds better trees than packing them
+//! at once, and where folding keeps every port busy and so does handing out, doing one after the other loses nothing.
+
+use super::bundle::Bundle;
+use super::net::{Net, Ways};
+use super::packing::{Effort, pack};
+use super::route::{Fold, Leg, Route, Scheme, hand_tree};
+use super::seeds::Seeds;
+use ein_task::machine::{DeviceId, DeviceSet};
+use std::rc::Rc;
+
+/// What one owner does for a bundle: the tree that leads to it, backwards, or from it.
+struct Part {
+    bundle: usize,
+    owner: DeviceId,
+    /// Which device gives each partial.
+    from: Vec<DeviceId>,
+}
+
+/// Every fold in equal slices at its owners, the trees there and from there packed apart; finished bundles packed
+/// with the hand-outs. `None` if nothing is folded.
+pub(super) fn composed(seeds: &Seeds, rounds: usize) -> Option<Scheme> {
+    if seeds.bundles.iter().all(|b| b.finished) {
+        return None;
+    }
+    let (mut parts, mut up, mut down) = (Vec::new(), Vec::new(), Vec::new());
+    for (n, bundle) in seeds.bundles.iter().enumerate() {
+        if bundle.finished {
+            parts.push(None);
+            down.push(one_way(bundle.holders[0], bundle.readers, bundle.bytes));
+            continue;
+        }
+        let owners = seeds.owners(bundle);
+        for owner in owners.iter() {
+            let give = |h: &DeviceSet| if h.contains(owner) { Some(owner) } else { h.lowest() };
+            let from: Vec<DeviceId> = bundle.holders.iter().map(give).collect::<Option<_>>()?;
+            let (own, others) = (DeviceSet::one(owner), from.iter().copied().collect::<DeviceSet>());
+            let share = |bytes: u64| bytes / owners.len() as u64;
+            up.push(one_way(own, others.without(own), share(bundle.pending)));
+            down.push(one_way(own, bundle.readers.without(own), share(bundle.bytes)));
+            parts.push(Some(Part { bundle: n, owner, from }));
+        }
+    }
+    let mirrored = Net::new(seeds.net.mirrored());
+    let up = packed(&mirrored, up, rounds)?;
+    let down = packed(seeds.net, down, rounds)?;
+    Some(joined(seeds, &parts, &up, &down))
+}
+
+/// A finished bundle without boxes, for packing alone.
+fn one_way(from: DeviceSet, readers: DeviceSet, bytes: u64) -> Bundle {
+    Bundle { parts: Vec::new(), holders: vec![from], readers, finished: true, pending: bytes, bytes }
+}
+
+fn packed(net: &Net, bundles: Vec<Bundle>, rounds: usize) -> Option<Vec<Vec<(f64, Rc<Route>)>>> {
+    let largest = bundles.iter().map(|b| b.bytes).max().unwrap_or(0);
+    let ways = Ways::new(net, &net.alone(largest as f64));
+    let bundles = Rc::new(bundles);
+    let mut legs = Vec::with_capacity(bundles.len());
+    for (n, bundle) in bundles.iter().enumerate() {
+        let (hands, _) = hand_tree(&ways, bundle.holders[0], bundle.readers, 0.0)?;
+        legs.push(Leg { bundle: n, share: 1.0, route: Rc::new(Route { folds: vec![], hands }) });
+    }
+    let packed = pack(net, &Scheme { bundles: Rc::clone(&bundles), legs }, &Effort { rounds, enough: 0.0 });
+    let mut of = vec![Vec::new(); bundles.len()];
+    packed.legs.into_iter().for_each(|l| of[l.bundle].push((l.share, l.route)));
+    Some(of)
+}
+
+/// Lays the trees to an owner and the trees from it side by side: a leg for every stretch of the slice on which
+/// neither changes.
+fn joined(
+    seeds: &Seeds,
+    parts: &[Option<Part>],
+    up: &[Vec<(f64, Rc<Route>)>],
+    down: &[Vec<(f64, Rc<Route>)>],
+) -> Scheme {
+    let mut legs = Vec::new();
+    let mut folded = 0;
+    let mut finished = seeds.bundles.iter().enumerate().filter(|b| b.1.finished).map(|b| b.0);
+    for (part, down) in parts.iter().zip(down) {
+        let Some(part) = part else {
+            let bundle = finished.next().expect("one hand-out for each finished bundle");
+            legs.extend(down.iter().map(|(share, route)| Leg { bundle, share: *share, route: Rc::clone(route) }));
+            continue;
+        };
+        let up = &up[folded];
+        folded += 1;
+        let slice = 1.0 / parts.iter().flatten().filter(|p| p.bundle == part.bundle).count() as f64;
+        let (mut u, mut d) = (0, 0);
+        let (mut end_u, mut end_d, mut at) = (up[0].0, down[0].0, 0.0);
+        loop {
+            let end = f64::min(end_u, end_d);
+            if end - at > 1e-6 {
+                let sends = up[u].1.hands.iter().rev().map(|&(a, b)| (b, a)).collect();
+                let fold = Fold { root: part.owner, from: part.from.clone(), sends };
+                let route = Route { folds: vec![fold], hands: down[d].1.hands.clone() };
+                legs.push(Leg { bundle: part.bundle, share: (end - at) * slice, route: Rc::new(route) });
+                at = end;
+            }
+            let (next_u, next_d) = (end_u <= end, end_d <= end);
+            if next_u && u + 1 < up.len() {
+                u += 1;
+                end_u += up[u].0;
+            } else if next_d && d + 1 < down.len() {
+                d += 1;
+                end_d += down[d].0;
+            } else {
+                break;
+            }
+        }
+    }
+    legs.sort_by_key(|l| l.bundle);
+    normalise(&mut legs);
+    Scheme { bundles: Rc::clone(&seeds.bundles), legs }
+}
+
+/// Makes the shares of every bundle add up to 1 in spite of rounding.
+fn normalise(legs: &mut [Leg]) {
+    for of_one in legs.chunk_by_mut(|a, b| a.bundle == b.bundle) {
+        let sum: f64 = of_one.iter().map(|l| l.share).sum();
+        of_one.iter_mut().for_each(|l| l.share /= sum);
+    }
+}
