@@ -97,6 +97,9 @@ pub enum Fault {
     /// Folds and pastes need a piece.
     #[error("no pieces")]
     NoPieces,
+    /// Folding is arithmetic: a device that only stores and relays does none.
+    #[error("{0} does not compute, so nothing is folded there")]
+    NoArithmetic(DeviceId),
     /// Pieces must be on one device.
     #[error("not on one device: {0}; {1}")]
     Devices(Piece, Piece),
@@ -171,7 +174,11 @@ fn meaning(exchange: &Exchange, machine: &Machine, earlier: &[Piece], step: &Ste
         }
         Step::Fold { pieces } => {
             let pieces = pieces.iter().map(get).collect::<Result<Vec<_>, _>>()?;
-            fold(exchange, &pieces)
+            let idle = pieces.iter().map(|p| p.device).find(|d| !machine.workers().contains(*d));
+            match idle {
+                Some(device) => Err(Fault::NoArithmetic(device)),
+                None => fold(exchange, &pieces),
+            }
         }
         Step::Paste { pieces, region } => {
             let pieces = pieces.iter().map(get).collect::<Result<Vec<_>, _>>()?;

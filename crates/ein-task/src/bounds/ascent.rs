@@ -34,6 +34,28 @@ impl Costs {
         back
     }
 
+    /// Hops between devices that compute only, straight or by way of one that does not. Such a one folds nothing,
+    /// so what comes to it from two devices leaves it as two, and no tree of folds has a branch there. What it holds
+    /// itself still leaves it.
+    pub(super) fn between(&self, workers: DeviceSet) -> Self {
+        let everyone = DeviceSet::first(self.devices);
+        let mut direct = self.clone();
+        for by in everyone.without(workers).iter() {
+            for from in everyone.iter() {
+                for to in everyone.iter().filter(|&to| to != from) {
+                    let through = self.get(from, by) + direct.get(by, to);
+                    if through < direct.get(from, to) {
+                        direct.set(from, to, through);
+                    }
+                }
+            }
+        }
+        for idle in everyone.without(workers).iter() {
+            everyone.iter().for_each(|from| direct.set(from, idle, f64::INFINITY));
+        }
+        direct
+    }
+
     /// At most what hops cost that lead from some device of every set of `starts` to some device of `goal`,
     /// hops being shared where they can be.
     ///

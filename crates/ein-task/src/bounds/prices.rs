@@ -63,12 +63,15 @@ struct Dual<'a> {
     machine: &'a Machine,
     /// Whether any group has several partials or several readers, so that hops backwards are asked for.
     trees: bool,
+    /// Whether any group has several partials.
+    folds: bool,
 }
 
 impl<'a> Dual<'a> {
     fn new(groups: &'a [Group], machine: &'a Machine) -> Self {
         let trees = groups.iter().any(|g| g.holders.len() > 1 || g.readers.len() > 1);
-        Self { groups, machine, trees }
+        let folds = groups.iter().any(|g| g.holders.len() > 1);
+        Self { groups, machine, trees, folds }
     }
 
     /// Hops that a round looks at, roughly.
@@ -83,8 +86,8 @@ impl<'a> Dual<'a> {
         n * n * n + self.machine.links.len() + self.groups.iter().map(of).sum::<usize>()
     }
 
-    /// Prices to begin with: alike on everything, on what comes first on every way, on what comes last, and so
-    /// that all links cost alike; each by the byte and by the second.
+    /// Prices to begin with: alike on everything, on what comes first on every way, on what comes last, and on what
+    /// leads to, and from, a device that computes; each by the byte and by the second.
     fn seeds(&self) -> Vec<Vec<f64>> {
         let count = self.machine.resources.len();
         let (mut first, mut last) = (vec![0.0; count], vec![0.0; count]);
@@ -94,10 +97,21 @@ impl<'a> Dual<'a> {
         }
         let mut all = vec![0.0; count];
         self.machine.links.iter().flat_map(|l| &l.resources).for_each(|&r| all[r] = 1.0);
+        // What a device that does not compute passes on has to come to one that does, and from one.
+        let workers = self.machine.workers();
+        let mut ends = Vec::new();
+        if workers.len() < self.machine.len() {
+            let (mut into, mut out) = (vec![0.0; count], vec![0.0; count]);
+            for link in &self.machine.links {
+                link.resources.last().into_iter().filter(|_| workers.contains(link.to)).for_each(|&r| into[r] = 1.0);
+                link.resources.first().into_iter().filter(|_| workers.contains(link.from)).for_each(|&r| out[r] = 1.0);
+            }
+            ends = vec![into, out];
+        }
         let by_time = |prices: &[f64]| -> Vec<f64> {
             prices.iter().zip(&self.machine.resources).map(|(p, r)| p / r.bandwidth).collect()
         };
-        [all, first, last].into_iter().flat_map(|prices| [by_time(&prices), prices]).collect()
+        [all, first, last].into_iter().chain(ends).flat_map(|prices| [by_time(&prices), prices]).collect()
     }
 
     /// What every hop costs by the byte.
@@ -114,13 +128,14 @@ impl<'a> Dual<'a> {
         let worth: f64 = prices.iter().zip(&self.machine.resources).map(|(p, r)| p * r.bandwidth).sum();
         let ways = costs.ways();
         let hops = Hops::of(costs, self.machine);
+        let folds = if self.folds { costs.between(self.machine.workers()) } else { Costs::none(0) };
         let back = if self.trees { costs.reversed() } else { Costs::none(0) };
-        let paid: f64 = self.groups.iter().map(|g| self.least(g, costs, &back, &ways, &hops)).sum();
+        let paid: f64 = self.groups.iter().map(|g| self.least(g, &folds, &back, &ways, &hops)).sum();
         if worth > 0.0 && paid.is_finite() { paid / worth } else { 0.0 }
     }
 
     /// At most what any answer to a group pays.
-    fn least(&self, group: &Group, costs: &Costs, back: &Costs, ways: &Ways, hops: &Hops) -> f64 {
+    fn least(&self, group: &Group, folds: &Costs, back: &Costs, ways: &Ways, hops: &Hops) -> f64 {
         let small = self.machine.len() <= SMALL;
         if let [holders] = group.holders[..] {
             // What is finished must come from a holder to every reader. Seen backwards, readers go to a holder.
@@ -134,8 +149,8 @@ impl<'a> Dual<'a> {
                     None => group.readers.iter().map(|r| hops.into[r.index()]).sum(),
                 };
         }
-        // Some device is the first that every partial has reached, folded or not. All that moved until then led
-        // each partial to it and carried no finished value. Every other reader still lacks something then, and
+        // Some device that computes is the first of those that every partial has reached, folded or not: only there
+        // can the value be finished first. All that moved until then led each partial to it and carried no finished value. Every other reader still lacks something then, and
         // what it lacks comes over a hop into it, later.
         let every: f64 = group.readers.iter().map(|r| hops.into[r.index()]).sum();
         let later = |v: DeviceId| {
@@ -143,24 +158,25 @@ impl<'a> Dual<'a> {
             group.any * (every - own)
         };
         let mut least = f64::INFINITY;
-        for v in self.machine.ids() {
+        for v in self.machine.workers().iter() {
             // A quick bound often shows that no more has to be asked.
             let quick = group.partial * hopped(group, v, ways, hops) + later(v);
             if quick < least {
-                least = least.min(group.partial * self.brought(group, v, costs, ways, hops) + later(v));
+                least = least.min(group.partial * self.brought(group, v, folds, ways, hops) + later(v));
             }
         }
         // A single reader is one that every partial reaches, perhaps folded and finished on the way.
-        match group.readers.lowest().filter(|_| group.readers.len() == 1) {
-            Some(reader) => least.max(group.any * self.brought(group, reader, costs, ways, hops)),
+        let lone = group.readers.lowest().filter(|&r| group.readers.len() == 1 && self.machine.workers().contains(r));
+        match lone {
+            Some(reader) => least.max(group.any * self.brought(group, reader, folds, ways, hops)),
             None => least,
         }
     }
 
     /// At most what hops cost that lead every partial to `v`.
-    fn brought(&self, group: &Group, v: DeviceId, costs: &Costs, ways: &Ways, hops: &Hops) -> f64 {
+    fn brought(&self, group: &Group, v: DeviceId, folds: &Costs, ways: &Ways, hops: &Hops) -> f64 {
         if self.machine.len() <= SMALL {
-            costs.gathered(&group.holders, DeviceSet::one(v))
+            folds.gathered(&group.holders, DeviceSet::one(v))
         } else {
             hopped(group, v, ways, hops)
         }
