@@ -19,9 +19,9 @@ mod schedule;
 mod seeds;
 
 use ein_ir::region::Region;
+use ein_task::bounds::{self, Bound};
 use ein_task::exchange::{Exchange, Program};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
-use ein_task::bounds::bound;
 use net::{Net, Ways};
 use packing::{Effort, pack};
 use route::{Scheme, Score};
@@ -105,7 +105,9 @@ pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Resul
     let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
     let ways = Ways::new(&net, &net.alone(largest as f64));
     let question = Question { net: &net, exchange, ways: &ways };
-    let direct = Seeds { net: &net, bundles: separate, ways: &ways, at_reader: true }.direct().ok_or_else(|| question.unreachable())?;
+    let direct = Seeds { net: &net, bundles: separate, ways: &ways, at_reader: true }
+        .direct()
+        .ok_or_else(|| question.unreachable())?;
     let (scheme, schedule) = match aim {
         Aim::Seconds => question.quickest(direct)?,
         Aim::Bytes => question.smallest(direct)?,
@@ -118,6 +120,29 @@ pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Resul
         "{program}"
     );
     Ok(program)
+}
+
+/// The bound of a question, with the prices at which packing comes to rest tried too: sharper where data goes far,
+/// and dearer to find, than [`bounds::bound`] alone, which proves it all the same.
+pub fn bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisError> {
+    admit(exchange, machine)?;
+    let atoms = exchange.atoms();
+    let mut bound = bounds::bound(exchange, &atoms, machine);
+    let net = Net::new(machine);
+    let bundles = Rc::new(bundle::shared(exchange, exchange.atoms())?);
+    if net.devices > MOST_PACKED || bundles.is_empty() {
+        return Ok(bound);
+    }
+    let largest = bundles.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
+    let ways = Ways::new(&net, &net.alone(largest as f64));
+    let seeds = Seeds { net: &net, bundles, ways: &ways, at_reader: true };
+    if let Some(start) = seeds.whole(true) {
+        for prices in packing::prices(&net, &start, &Effort { rounds: 200, enough: 0.0 }) {
+            let proved = bounds::proved(exchange, &atoms, machine, &prices);
+            bound.fold = ein_task::units::Seconds(bound.fold.0.max(proved.0));
+        }
+    }
+    Ok(bound)
 }
 
 /// A question with what every candidate is made from.
@@ -133,6 +158,8 @@ const MOST_MOVES: usize = 8000;
 const LONG: f64 = 2e-3;
 /// Hops beyond which known shapes are not laid out.
 const MOST_HOPS: usize = 20_000;
+/// Devices beyond which schemes are not packed.
+const MOST_PACKED: usize = 16;
 /// How far above the bound is near enough.
 const NEAR: f64 = 1.01;
 
@@ -150,9 +177,10 @@ impl Question<'_> {
             return Ok((direct, simple));
         }
         let atoms = self.exchange.atoms();
-        let bound = bound(self.exchange, &atoms, self.net.machine);
+        let bound = bounds::bound(self.exchange, &atoms, self.net.machine);
         let least = bound.total().0;
-        let near = |seconds: f64| seconds <= NEAR * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
+        let near =
+            |seconds: f64| seconds <= NEAR * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
         if score.depth <= 1 && near(simple.seconds(self.net)) {
             return Ok((direct, simple));
         }
@@ -169,7 +197,7 @@ impl Question<'_> {
         }
         candidates.sort_by(|a, b| a.0.load.total_cmp(&b.0.load).then(a.0.depth.cmp(&b.0.depth)));
         let bandwidth = bound.bandwidth().0;
-        if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= 16 {
+        if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= MOST_PACKED {
             let effort = Effort { rounds: 120, enough: 1.003 * bandwidth };
             let start = if Rc::ptr_eq(&candidates[0].1.bundles, &bundles) { Some(&candidates[0].1) } else { None };
             let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways, at_reader: true };
@@ -250,7 +278,9 @@ impl Question<'_> {
             let wanted = score.pieces(lag);
             let first = consider(schedule(self.net, self.exchange, &candidates[n].1, &wanted, Order::Deep));
             if score.depth > 1 && first > NEAR * (score.load + score.latency) {
-                consider(schedule(self.net, self.exchange, &candidates[n].1, &wanted, Order::Early).justified(self.net));
+                consider(
+                    schedule(self.net, self.exchange, &candidates[n].1, &wanted, Order::Early).justified(self.net),
+                );
             }
         }
         let (_, n, made) = best.expect("there is at least one candidate");

@@ -99,6 +99,18 @@ pub fn bound_with(cuts: &Cuts, exchange: &Exchange, atoms: &[Atom], machine: &Ma
     Bound { port: Seconds(port), cut: Seconds(cut), fold: Seconds(fold), depth, latency: Seconds(latency) }
 }
 
+/// What prices by the byte, one for every resource of the machine and none negative, prove about a question. Any
+/// prices prove something; good ones are high where a good program is busy all the time, so that whoever has such a
+/// program can show how near to the best it is.
+pub fn proved(exchange: &Exchange, atoms: &[Atom], machine: &Machine, prices: &[f64]) -> Seconds {
+    assert_eq!(prices.len(), machine.resources.len(), "one price for every resource");
+    let groups = Group::all(exchange, atoms);
+    if groups.is_empty() || prices.iter().any(|p| !p.is_finite() || *p < 0.0) {
+        return Seconds(0.0);
+    }
+    Seconds(prices::proved(&groups, machine, prices))
+}
+
 /// Bytes per second that a device can send or receive at most.
 pub fn port(machine: &Machine, device: DeviceId, outward: bool) -> f64 {
     let one = DeviceSet::one(device);

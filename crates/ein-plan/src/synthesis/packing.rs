@@ -31,6 +31,9 @@ struct Packing<'a> {
     scale: f64,
 }
 
+/// How sharp prices are at first.
+const FIRST: f64 = 30.0;
+
 /// How hard to try.
 pub(super) struct Effort {
     /// Rounds over all bundles.
@@ -41,21 +44,9 @@ pub(super) struct Effort {
 
 /// Improves a scheme.
 pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
-    let mut packing = Packing {
-        net,
-        bundles: &start.bundles,
-        columns: start.bundles.iter().map(|_| Vec::new()).collect(),
-        busy: vec![0.0; net.slowness.len()],
-        price: vec![0.0; net.slowness.len()],
-        sharpness: 0.0,
-        scale: 1.0,
-    };
-    for leg in &start.legs {
-        packing.add(leg.bundle, Rc::clone(&leg.route), leg.share);
-    }
+    let mut packing = Packing::new(net, start);
     packing.settle(effort);
     packing.thin(effort);
-
     let mut legs = Vec::new();
     for (bundle, columns) in packing.columns.iter().enumerate() {
         legs.extend(columns.iter().map(|c| Leg { bundle, share: c.share, route: Rc::clone(&c.route) }));
@@ -63,7 +54,37 @@ pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
     Scheme { bundles: Rc::clone(&start.bundles), legs }
 }
 
-impl Packing<'_> {
+/// Prices by the byte of every resource at which packing comes to rest, from blunt to sharp: what a bound can be
+/// proved with.
+pub(super) fn prices(net: &Net, start: &Scheme, effort: &Effort) -> Vec<Vec<f64>> {
+    let mut packing = Packing::new(net, start);
+    packing.settle(effort);
+    let most = packing.most();
+    let at = |sharpness: f64| {
+        let of = |(busy, slowness): (&f64, &f64)| (sharpness * (busy / most - 1.0)).exp() * slowness;
+        packing.busy.iter().zip(&net.slowness).map(of).collect()
+    };
+    [25.0, 50.0, 100.0, 200.0, 400.0, 800.0].map(at).to_vec()
+}
+
+impl<'a> Packing<'a> {
+    fn new(net: &'a Net<'a>, start: &'a Scheme) -> Self {
+        let resources = net.slowness.len();
+        let mut packing = Self {
+            net,
+            bundles: &start.bundles,
+            columns: start.bundles.iter().map(|_| Vec::new()).collect(),
+            busy: vec![0.0; resources],
+            price: vec![0.0; resources],
+            sharpness: 0.0,
+            scale: 1.0,
+        };
+        for leg in &start.legs {
+            packing.add(leg.bundle, Rc::clone(&leg.route), leg.share);
+        }
+        packing
+    }
+
     /// Uses a route for a share; the position of its column.
     fn add(&mut self, bundle: usize, route: Rc<Route>, share: f64) -> usize {
         if let Some(n) = self.columns[bundle].iter().position(|c| c.route == route) {
@@ -97,7 +118,7 @@ impl Packing<'_> {
     }
 
     fn settle(&mut self, effort: &Effort) {
-        let mut sharpness: f64 = 30.0;
+        let mut sharpness: f64 = FIRST;
         let mut last = f64::INFINITY;
         for round in 0..effort.rounds {
             let most = self.most();
@@ -159,7 +180,8 @@ impl Packing<'_> {
         }
         let whole = self.columns[bundle][dear].share;
         let slope = |moved: f64| -> f64 {
-            let of = |&(r, d): &(usize, f64)| d * (self.sharpness * ((self.busy[r] + moved * d) / self.scale - 1.0)).exp();
+            let of =
+                |&(r, d): &(usize, f64)| d * (self.sharpness * ((self.busy[r] + moved * d) / self.scale - 1.0)).exp();
             change.iter().map(of).sum()
         };
         let mut moved = whole;
@@ -190,8 +212,10 @@ impl Packing<'_> {
         };
         let mut cost: Vec<f64> = self.net.machine.links.iter().map(of).collect();
         // Among equals the one with fewer hops, and few hops are worth a little.
-        let lag = 0.5 * cost.iter().sum::<f64>() / cost.len().max(1) as f64;
-        let hop = 0.2 * cost.iter().sum::<f64>() / cost.len().max(1) as f64 + f64::MIN_POSITIVE;
+        // As prices sharpen, less and less, since what is left to gain may need long ways.
+        let mean = cost.iter().sum::<f64>() / cost.len().max(1) as f64 * (FIRST / self.sharpness);
+        let lag = 0.5 * mean;
+        let hop = 0.2 * mean + f64::MIN_POSITIVE;
         cost.iter_mut().for_each(|c| *c += hop);
         let ways = Ways::new(self.net, &cost);
         if bundle.finished {

@@ -272,7 +272,13 @@ pub(super) fn hand_tree(ways: &Ways, starts: DeviceSet, readers: DeviceSet, lag:
 
 /// Of `outside`, the device nearest to a tree, the way to it from the tree or, `upwards`, to the tree from it:
 /// cost, tree's end, device.
-fn nearest(ways: &Ways, tree: &[(DeviceId, f64)], outside: DeviceSet, lag: f64, upwards: bool) -> Option<(f64, DeviceId, DeviceId)> {
+fn nearest(
+    ways: &Ways,
+    tree: &[(DeviceId, f64)],
+    outside: DeviceSet,
+    lag: f64,
+    upwards: bool,
+) -> Option<(f64, DeviceId, DeviceId)> {
     let mut best: Option<(f64, f64, DeviceId, DeviceId)> = None;
     for device in outside.iter() {
         for &(end, depth) in tree {

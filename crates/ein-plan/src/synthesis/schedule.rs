@@ -57,12 +57,8 @@ impl Schedule {
     /// and Lova 2001): what has long to wait behind it goes early, and what nothing waits for fills the gaps.
     pub(super) fn justified(&self, net: &Net) -> Schedule {
         let last = self.transfers.len().wrapping_sub(1);
-        let mut mirrored: Vec<Transfer> = self
-            .transfers
-            .iter()
-            .rev()
-            .map(|t| Transfer { link: t.link, bytes: t.bytes, after: Vec::new() })
-            .collect();
+        let mut mirrored: Vec<Transfer> =
+            self.transfers.iter().rev().map(|t| Transfer { link: t.link, bytes: t.bytes, after: Vec::new() }).collect();
         for (n, transfer) in self.transfers.iter().enumerate() {
             for &before in &transfer.after {
                 mirrored[last - before as usize].after.push((last - n) as u32);
@@ -124,10 +120,8 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
     for (n, &(_, _, piece, crossing)) in keys.iter().enumerate() {
         place[starts[piece] + crossing] = n as u32;
     }
-    let bytes: Vec<(u64, u64)> = pieces
-        .iter()
-        .map(|p| (bytes_of(exchange, &p.region, false), bytes_of(exchange, &p.region, true)))
-        .collect();
+    let bytes: Vec<(u64, u64)> =
+        pieces.iter().map(|p| (bytes_of(exchange, &p.region, false), bytes_of(exchange, &p.region, true))).collect();
     let mut travels = Vec::with_capacity(keys.len());
     let mut transfers = Vec::with_capacity(keys.len());
     for &(_, _, piece, n) in &keys {
@@ -192,7 +186,13 @@ fn cut_bundle(
         let Some(axis) = cutting_axis(exchange, &part.region, bundle.finished, boxes).filter(|_| boxes > 1) else {
             let most = shares.iter().max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)).then(b.0.cmp(&a.0)));
             let leg = most.map_or(0, |s| s.0);
-            pieces.push(Piece { leg: first + leg, part: p, region: part.region.clone(), number: numbers[leg], place: 0 });
+            pieces.push(Piece {
+                leg: first + leg,
+                part: p,
+                region: part.region.clone(),
+                number: numbers[leg],
+                place: 0,
+            });
             numbers[leg] += 1;
             continue;
         };

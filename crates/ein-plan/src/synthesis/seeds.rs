@@ -113,7 +113,11 @@ impl Seeds<'_> {
                 let mut hands = hand_star(self.ways, DeviceSet::one(giver), DeviceSet::one(owner))?;
                 let have = hands.iter().fold(DeviceSet::one(owner), |have, h| have.with(h.1));
                 let rest = bundle.readers.without(have);
-                hands.extend(if trees { hand_tree(self.ways, have, rest, 0.0)?.0 } else { self.handed(owner, have, rest)? });
+                hands.extend(if trees {
+                    hand_tree(self.ways, have, rest, 0.0)?.0
+                } else {
+                    self.handed(owner, have, rest)?
+                });
                 Some(Route { folds: vec![], hands })
             };
             owners.iter().enumerate().map(slice).collect()
@@ -133,11 +137,19 @@ impl Seeds<'_> {
     }
 
     fn hands(&self, trees: bool, starts: DeviceSet, bundle: &Bundle) -> Option<Vec<Hop>> {
-        if trees { Some(hand_tree(self.ways, starts, bundle.readers, 0.0)?.0) } else { hand_star(self.ways, starts, bundle.readers) }
+        if trees {
+            Some(hand_tree(self.ways, starts, bundle.readers, 0.0)?.0)
+        } else {
+            hand_star(self.ways, starts, bundle.readers)
+        }
     }
 
     fn owned(&self, trees: bool, owner: DeviceId, bundle: &Bundle) -> Option<Route> {
-        let fold = if trees { fold_tree(self.ways, owner, &bundle.holders, 0.0)?.0 } else { fold_star(self.ways, owner, &bundle.holders)? };
+        let fold = if trees {
+            fold_tree(self.ways, owner, &bundle.holders, 0.0)?.0
+        } else {
+            fold_star(self.ways, owner, &bundle.holders)?
+        };
         let hands = self.hands(trees, DeviceSet::one(owner), bundle)?;
         Some(Route { folds: vec![fold], hands })
     }
@@ -294,14 +306,19 @@ impl Seeds<'_> {
                         continue;
                     }
                     let entry = peer(g, rail);
-                    let start = if have.contains(entry) { entry } else { groups[g].iter().copied().find(|&d| have.contains(d))? };
+                    let start = if have.contains(entry) {
+                        entry
+                    } else {
+                        groups[g].iter().copied().find(|&d| have.contains(d))?
+                    };
                     join(&self.ways.path(start, d), &mut have, &mut hops);
                 }
             }
             readers.iter().all(|r| have.contains(r)).then_some(hops)
         };
         let position = |d: DeviceId| group_of(d).and_then(|g| groups[g].iter().position(|x| *x == d));
-        let finite = groups.iter().flatten().all(|&a| groups.iter().flatten().all(|&b| self.ways.cost(a, b).is_finite()));
+        let finite =
+            groups.iter().flatten().all(|&a| groups.iter().flatten().all(|&b| self.ways.cost(a, b).is_finite()));
         if !finite {
             return None;
         }
@@ -365,7 +382,8 @@ pub(super) fn groups(net: &Net) -> Option<Vec<Vec<DeviceId>>> {
     let machine = net.machine;
     let inner = |l: &&ein_task::machine::Link| net.workers.contains(l.from) && net.workers.contains(l.to);
     let quality = |l: &ein_task::machine::Link| (machine.bandwidth(l), std::cmp::Reverse(l.resources.len()));
-    let best = machine.links.iter().filter(inner).map(quality).max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
+    let best =
+        machine.links.iter().filter(inner).map(quality).max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
     let mut group: Vec<usize> = (0..net.devices).collect();
     for l in machine.links.iter().filter(inner).filter(|l| quality(l) == best) {
         let (a, b) = (group[l.from.index()], group[l.to.index()]);
@@ -385,9 +403,8 @@ pub(super) fn groups(net: &Net) -> Option<Vec<Vec<DeviceId>>> {
 /// wide as any link, else the first in lexical order among those of the widest narrowest link.
 pub(super) fn ring(net: &Net) -> Option<Vec<DeviceId>> {
     let devices: Vec<DeviceId> = net.workers.iter().collect();
-    let width = |a: DeviceId, b: DeviceId| {
-        net.linked(a, b).map_or(0.0, |l| net.machine.bandwidth(&net.machine.links[l]))
-    };
+    let width =
+        |a: DeviceId, b: DeviceId| net.linked(a, b).map_or(0.0, |l| net.machine.bandwidth(&net.machine.links[l]));
     if devices.len() < 3 {
         return None;
     }
@@ -413,7 +430,12 @@ pub(super) fn ring(net: &Net) -> Option<Vec<DeviceId>> {
     None
 }
 
-fn extend(all: &[DeviceId], path: &mut Vec<DeviceId>, wide: &dyn Fn(DeviceId, DeviceId) -> bool, steps: &mut usize) -> bool {
+fn extend(
+    all: &[DeviceId],
+    path: &mut Vec<DeviceId>,
+    wide: &dyn Fn(DeviceId, DeviceId) -> bool,
+    steps: &mut usize,
+) -> bool {
     if *steps == 0 {
         return false;
     }

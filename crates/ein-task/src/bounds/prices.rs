@@ -58,6 +58,12 @@ pub(super) fn bound(groups: &[Group], machine: &Machine, least: f64) -> f64 {
     best
 }
 
+/// The bound in seconds that given prices by the byte prove, one for every resource of the machine.
+pub(super) fn proved(groups: &[Group], machine: &Machine, prices: &[f64]) -> f64 {
+    let dual = Dual::new(groups, machine);
+    dual.bound(&dual.costs(prices), prices)
+}
+
 struct Dual<'a> {
     groups: &'a [Group],
     machine: &'a Machine,
