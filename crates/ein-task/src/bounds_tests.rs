@@ -15,9 +15,17 @@ fn bare(devices: usize, host: bool) -> Machine {
         memory_bandwidth: 1e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        engines: None,
     };
     let devices = (0..devices).map(device).collect();
-    Machine { name: "drawn".into(), devices, resources: Vec::new(), links: Vec::new(), issue: Seconds(0.0) }
+    Machine {
+        name: "drawn".into(),
+        devices,
+        resources: Vec::new(),
+        links: Vec::new(),
+        issue: Seconds(0.0),
+        processors: None,
+    }
 }
 
 fn resource(machine: &mut Machine, bandwidth: f64) -> usize {

@@ -3,6 +3,7 @@
 //!
 //! This crate knows devices and seconds, but makes no choice and holds no tensor.
 
+mod ancestors;
 pub mod bounds;
 pub mod check;
 #[cfg(test)]

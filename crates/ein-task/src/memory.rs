@@ -3,6 +3,7 @@
 //! A value lives from its task to the last of its readers. A slot that is used again makes its new task wait
 //! for the readers of the old value, so every order that the graph allows is right.
 
+use crate::ancestors::Ancestors;
 use crate::machine::{DeviceId, Machine};
 use crate::task::{Slot, TaskGraph, TaskId};
 use crate::units::Bytes;
@@ -39,24 +40,46 @@ pub struct NotEnough {
 /// Gives every value a slot, adds the waits that reuse needs, and sets the arenas. Parameters and state come
 /// first and keep their slots from run to run.
 pub fn plan_memory(graph: &mut TaskGraph) {
+    plan(graph, None);
+}
+
+/// [`plan_memory`] where memory is not scarce: a slot is used again only where its new task starts after the readers
+/// of the old value anyway, as long as the device's memory, or a limit below it, suffices. So reuse makes
+/// nothing wait, and arenas are larger.
+pub fn plan_memory_apart(graph: &mut TaskGraph, machine: &Machine, limit: Option<Bytes>) {
+    let room = |d: usize| available(machine, limit, d).0;
+    let rooms: Vec<u64> = (0..graph.devices).map(room).collect();
+    plan(graph, Some(&rooms));
+}
+
+fn plan(graph: &mut TaskGraph, rooms: Option<&[u64]>) {
     let readers = graph.readers();
-    let mut arenas: Vec<Arena> = (0..graph.devices).map(|_| Arena::default()).collect();
     for task in &mut graph.tasks {
         task.after.clear();
         task.slot = Slot::default();
     }
-    let resident: Vec<bool> = graph.rows().map(|(id, _)| is_resident(graph, id)).collect();
-    for (n, _) in resident.iter().enumerate().filter(|(_, r)| **r) {
-        let bytes = slot_bytes(graph, n);
-        let task = &mut graph.tasks[n];
-        task.slot = arenas[task.device.index()].extend(bytes);
+    graph.arenas = (0..graph.devices).map(|d| plan_device(graph, d, &readers, rooms.map(|r| r[d]))).collect();
+}
+
+/// Plans one device: nothing of another is in its arena.
+fn plan_device(graph: &mut TaskGraph, d: usize, readers: &[Vec<TaskId>], room: Option<u64>) -> Bytes {
+    let device = DeviceId(d as u16);
+    let own: Vec<TaskId> = graph.rows().filter(|(_, t)| t.device == device).map(|(id, _)| id).collect();
+    let ancestors = room.map(|room| (room, Ancestors::of(graph, device)));
+    let mut arena = Arena::default();
+    for &id in &own {
+        if is_resident(graph, id) {
+            graph.tasks[id.index()].slot = arena.extend(slot_bytes(graph, id.index()));
+        }
     }
-    for n in 0..graph.tasks.len() {
-        let id = TaskId(n as u32);
-        let device = graph.tasks[n].device.index();
+    for &id in &own {
+        let n = id.index();
         let bytes = slot_bytes(graph, n);
-        if !resident[n] && bytes > 0 {
-            let (slot, guards) = arenas[device].place(bytes);
+        if !is_resident(graph, id) && bytes > 0 {
+            let apart = ancestors
+                .as_ref()
+                .and_then(|(room, ancestors)| arena.place_apart(bytes, *room, |guard| ancestors.is_before(guard, id)));
+            let (slot, guards) = apart.unwrap_or_else(|| arena.place(bytes));
             graph.tasks[n].slot = slot;
             graph.tasks[n].after = waits(graph, id, guards);
         }
@@ -69,13 +92,13 @@ pub fn plan_memory(graph: &mut TaskGraph) {
         over.extend(graph.tasks[n].reads.iter().filter(last_of).map(|r| r.index()));
         for v in over {
             let slot = graph.tasks[v].slot;
-            if !resident[v] && slot.bytes > 0 {
+            if graph.tasks[v].device == device && !is_resident(graph, TaskId(v as u32)) && slot.bytes > 0 {
                 let guards = if readers[v].is_empty() { vec![TaskId(v as u32)] } else { readers[v].clone() };
-                arenas[graph.tasks[v].device.index()].release(slot, guards);
+                arena.release(slot, guards);
             }
         }
     }
-    graph.arenas = arenas.iter().map(|a| Bytes(a.end)).collect();
+    Bytes(arena.end)
 }
 
 /// The most bytes that live at once on every device when its tasks run in row order: no plan needs less.
@@ -85,10 +108,7 @@ pub fn peak(graph: &TaskGraph) -> Vec<Bytes> {
 
 /// Checks a planned graph against the machine's memory and a limit below it.
 pub fn check_capacity(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>) -> Result<(), NotEnough> {
-    let available = |d: usize| {
-        let own = machine.devices.get(d).map_or(Bytes(0), |d| d.memory);
-        limit.map_or(own, |limit| limit.min(own))
-    };
+    let available = |d: usize| available(machine, limit, d);
     let lacking = |d: usize| graph.arenas[d].0.saturating_sub(available(d).0);
     let worst = (0..graph.arenas.len()).rev().max_by_key(|&d| lacking(d)).filter(|&d| lacking(d) > 0);
     let Some(d) = worst else { return Ok(()) };
@@ -109,6 +129,12 @@ pub fn check_capacity(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>
         largest,
         smallest: graph.arenas.iter().copied().max().unwrap_or_default(),
     })
+}
+
+/// What a device may use.
+fn available(machine: &Machine, limit: Option<Bytes>, device: usize) -> Bytes {
+    let own = machine.devices.get(device).map_or(Bytes(0), |d| d.memory);
+    limit.map_or(own, |limit| limit.min(own))
 }
 
 fn is_resident(graph: &TaskGraph, id: TaskId) -> bool {
@@ -204,6 +230,40 @@ impl Arena {
         (slot, self.wake(slot))
     }
 
+    /// The smallest free range with room between what is not `over`, the first of equals; else at the end, if that is
+    /// within `room`.
+    fn place_apart(
+        &mut self,
+        bytes: u64,
+        room: u64,
+        over: impl Fn(TaskId) -> bool,
+    ) -> Option<(Slot, BTreeSet<TaskId>)> {
+        let within = |(&offset, &length): (&u64, &u64)| {
+            let mut at = offset;
+            for (&ghost, (bytes_there, tasks)) in self.ghosts.range(offset..offset + length) {
+                if ghost - at.min(ghost) >= bytes {
+                    break;
+                }
+                if !tasks.iter().all(|&t| over(t)) {
+                    at = ghost + bytes_there;
+                }
+            }
+            (at + bytes <= offset + length).then_some((length, at, offset))
+        };
+        let Some((length, at, offset)) = self.free.iter().filter(|f| *f.1 >= bytes).filter_map(within).min() else {
+            return (self.end + bytes <= room).then(|| (self.extend(bytes), BTreeSet::new()));
+        };
+        self.free.remove(&offset);
+        if at > offset {
+            self.free.insert(offset, at - offset);
+        }
+        if at + bytes < offset + length {
+            self.free.insert(at + bytes, offset + length - at - bytes);
+        }
+        let slot = Slot { offset: at, bytes };
+        Some((slot, self.wake(slot)))
+    }
+
     /// Takes the ghosts out of a range, leaving what lies beside it.
     fn wake(&mut self, slot: Slot) -> BTreeSet<TaskId> {
         let (lo, hi) = (slot.offset, slot.offset + slot.bytes);
@@ -297,6 +357,31 @@ mod tests {
             &["0+128", "128+64", "192+64", "256+64", "0+0", "192+64 t4", "0+0", "0+0"],
             320,
         );
+    }
+
+    #[test]
+    fn apart() {
+        let check = |rows: &str, room: u64, slots: &[&str]| {
+            let mut graph = graph(rows);
+            let machine = crate::machine::Machine::by_name("2xcpu").expect("it ships");
+            plan_memory_apart(&mut graph, &machine, Some(Bytes(room)));
+            let line = |t: &crate::task::Task| {
+                let after: Vec<String> = t.after.iter().map(ToString::to_string).collect();
+                format!("{}+{} {}", t.slot.offset, t.slot.bytes, after.join(" ")).trim().to_string()
+            };
+            assert_eq!(graph.tasks.iter().map(line).collect::<Vec<_>>(), slots, "{rows}");
+        };
+        // A chain uses again what its own past left.
+        let chain = "t0 d0 feed x1 -> [0:64] u8 of 0\nt1 d0 paste reads t0 -> [0:64] u8 of 0\n\
+                     t2 d0 paste reads t1 -> [0:64] u8 of 0\nt3 d0 output o0 reads t2 -> [0:64] nothing of 0";
+        check(chain, 1000, &["0+64", "64+64", "0+64", "0+0"]);
+        // What is over without t3 knowing is left alone while there is room, and waited for when there is none. t5
+        // knows that both are over and takes the place of both.
+        let two = "t0 d0 paste -> [0:64] u8 of 0\nt1 d0 paste reads t0 -> [0:64] u8 of 0\n\
+                   t2 d0 output o0 reads t1 -> [0:64] nothing of 0\nt3 d0 paste -> [0:64] u8 of 0\n\
+                   t4 d0 paste reads t3 t2 -> [0:8] u8 of 0\nt5 d0 paste reads t4 -> [0:128] u8 of 0";
+        check(two, 1000, &["0+64", "64+64", "0+0", "128+64", "0+64", "64+128"]);
+        check(two, 128, &["0+64", "64+64", "0+0", "0+64 t1", "64+64", "128+128"]);
     }
 
     #[test]
