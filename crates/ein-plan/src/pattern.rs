@@ -254,16 +254,30 @@ impl Ports {
     pub fn uniform(machine: &Machine) -> bool {
         let n = machine.len();
         let Some(first) = machine.links.first() else { return n <= 1 };
-        let widths =
-            |l: &Link| -> Vec<u64> { l.resources.iter().map(|&r| machine.resources[r].bandwidth.to_bits()).collect() };
+        // Of every resource: how many links use it, and whether they all come from, or lead to, one device.
+        let mut users = vec![(0usize, true, true, first.from, first.to); machine.resources.len()];
+        for l in &machine.links {
+            for &r in &l.resources {
+                let (count, one_from, one_to, from, to) = &mut users[r];
+                if *count == 0 {
+                    (*from, *to) = (l.from, l.to);
+                }
+                *count += 1;
+                *one_from &= *from == l.from;
+                *one_to &= *to == l.to;
+            }
+        }
+        let same_widths = |l: &Link| {
+            let width = |r: &usize| machine.resources[*r].bandwidth.to_bits();
+            l.resources.len() == first.resources.len()
+                && l.resources.iter().map(width).eq(first.resources.iter().map(width))
+        };
         let plain = |l: &Link| {
             l.latency == first.latency
-                && widths(l) == widths(first)
+                && same_widths(l)
                 && l.resources.iter().all(|&r| {
-                    let users: Vec<&Link> = machine.links.iter().filter(|m| m.resources.contains(&r)).collect();
-                    let one_from = users.iter().all(|m| m.from == l.from) && users.len() == n - 1;
-                    let one_to = users.iter().all(|m| m.to == l.to) && users.len() == n - 1;
-                    one_from || one_to || users.len() == 1
+                    let (count, one_from, one_to, ..) = users[r];
+                    count == 1 || (count == n - 1 && (one_from || one_to))
                 })
         };
         machine.links.len() == n * (n - 1) && machine.links.iter().all(plain) && machine.workers().len() == n

@@ -152,10 +152,10 @@ struct Question<'a> {
     ways: &'a Ways,
 }
 
-/// Moves beyond which a candidate is not cut into more pieces.
+/// Moves beyond which a candidate is not cut into more pieces, on machines of a few dozen devices at most.
 const MOST_MOVES: usize = 8000;
 /// Seconds from which a candidate may have twice as many.
-const LONG: f64 = 2e-3;
+const LONG: f64 = 1e-3;
 /// Hops beyond which known shapes are not laid out.
 const MOST_HOPS: usize = 20_000;
 /// Devices beyond which schemes are not packed.
@@ -225,6 +225,9 @@ impl Question<'_> {
                 add(seeds.ring(&ring));
             }
             add(seeds.halving());
+            for fan in [2, 4, 8] {
+                add(seeds.fans(fan));
+            }
             if !self.net.uniform {
                 add(seeds.whole(true));
                 add(seeds.sliced(true));
@@ -240,7 +243,8 @@ impl Question<'_> {
     fn simulated(&self, candidates: Vec<(Score, Scheme)>, enough: f64) -> (Scheme, Schedule) {
         let mut ranked: Vec<(f64, usize, usize, f64)> = Vec::new();
         for (n, (score, _)) in candidates.iter().enumerate() {
-            let most_moves = if score.load > LONG { 2 * MOST_MOVES } else { MOST_MOVES };
+            let most_moves = MOST_MOVES.max(200 * self.net.devices);
+            let most_moves = if score.load > LONG { 2 * most_moves } else { most_moves };
             let mut lag = f64::INFINITY;
             let mut moves = 0;
             loop {

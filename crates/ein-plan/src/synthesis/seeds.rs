@@ -217,6 +217,40 @@ impl Seeds<'_> {
         })
     }
 
+    /// Every finished value in `fan` slices, each handed out along a tree in which a device sends to `fan` others; a
+    /// device sends in one of the trees only, so that no port carries much more than the value once (Castro and
+    /// others 2003). Fewer moves than slices for all readers.
+    pub(super) fn fans(&self, fan: usize) -> Option<Scheme> {
+        self.scheme(|bundle| {
+            if !bundle.finished || bundle.readers.len() <= fan {
+                let starts = bundle.holders[0];
+                return bundle
+                    .finished
+                    .then(|| self.hands(false, starts, bundle))
+                    .flatten()
+                    .map(|hands| vec![Route { folds: vec![], hands }]);
+            }
+            let readers: Vec<DeviceId> = bundle.readers.iter().collect();
+            let holders: Vec<DeviceId> = bundle.holders[0].iter().collect();
+            let tree = |slice: usize| {
+                // Those that send in this tree first, so that it is shallow.
+                let (inner, outer): (Vec<usize>, Vec<usize>) = (0..readers.len()).partition(|n| n % fan == slice);
+                let order: Vec<DeviceId> = inner.into_iter().chain(outer).map(|n| readers[n]).collect();
+                let mut have = bundle.holders[0];
+                let mut hops = Vec::new();
+                for (n, &to) in order.iter().enumerate() {
+                    let from = if n == 0 { holders[slice % holders.len()] } else { order[(n - 1) / fan] };
+                    if !self.ways.cost(from, to).is_finite() {
+                        return None;
+                    }
+                    join(&self.ways.path(from, to), &mut have, &mut hops);
+                }
+                Some(Route { folds: vec![], hands: hops })
+            };
+            (0..fan).map(tree).collect()
+        })
+    }
+
     /// Recursive halving and doubling: binomial trees over the positions of the devices that compute, which
     /// must be a power of two.
     pub(super) fn halving(&self) -> Option<Scheme> {
