@@ -9,6 +9,8 @@ pub mod questions;
 pub mod random;
 pub mod rivals;
 pub mod small;
+pub mod speed;
+pub mod whole;
 pub mod writer;
 
 use crate::report::Section;
@@ -26,6 +28,10 @@ pub enum What {
     Small,
     /// Random questions on random machines
     Random,
+    /// How long synthesis takes
+    Speed,
+    /// Whole plans, against naive exchange
+    Whole,
 }
 
 /// The options of `measure exchange`.
@@ -81,6 +87,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     if wanted(What::Random) {
         add(random::section(arguments.seed, arguments.draws));
+    }
+    if wanted(What::Speed) {
+        add(speed::section());
+    }
+    if wanted(What::Whole) {
+        add(whole::section());
     }
     let passed = sections.iter().all(Section::passed);
     println!("{}", if passed { "All bars are passed." } else { "Some bars are missed." });

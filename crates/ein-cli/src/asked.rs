@@ -67,6 +67,7 @@ pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
         inputs: placement("--inputs", &asked.inputs, machine)?,
         outputs: placement("--outputs", &asked.outputs, machine)?,
         strategy,
+        ..Options::default()
     })
 }
 

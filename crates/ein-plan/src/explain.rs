@@ -7,9 +7,8 @@ use crate::error::PlanError;
 use crate::exchanges::{Planned, Stage, exchanges};
 use crate::needs::{home_relation, produced};
 use crate::plan::Plan;
-use crate::price::{aim, seconds};
+use crate::price::{aim, answer, seconds};
 use crate::report::Report;
-use crate::synthesis::synthesize_for;
 use ein_ir::graph::TensorId;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::spec::Spec;
@@ -170,7 +169,7 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
     let position = |id: &TensorId| positions.get(id).copied();
     let mut moved = Vec::new();
     for planned in exchanges(&plan.graph, &plan.choice, &plan.options, &plan.machine)? {
-        let program = synthesize_for(&planned.exchange, &plan.machine, aim(plan.options.objective))
+        let program = answer(&planned.exchange, &plan.machine, aim(plan.options.objective), plan.options.exchange)
             .map_err(|e| PlanError::Exchange { tensor: name(planned.tensor), reason: e.to_string() })?;
         let counted = traffic(&planned.exchange, &program, &plan.machine);
         if counted.moves == 0 {

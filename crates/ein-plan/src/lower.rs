@@ -11,7 +11,6 @@ use crate::choice::{Choice, Home};
 use crate::exchanges::{ChoiceError, Planned, Stage, exchanges};
 use crate::needs::{home_relation, output_sources, produced_of, working_blocks};
 use crate::options::{Options, Placement};
-use crate::price::aim;
 use crate::synthesis::SynthesisError;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::{InputKind, Op};
@@ -174,7 +173,7 @@ impl<'a> Lowering<'a> {
     /// Answers an exchange and lowers its program.
     fn exchange(&mut self, planned: &Planned) -> Result<(), LowerError> {
         let name = || self.graph.node(planned.tensor).name.clone();
-        let program = self.programs.of(&planned.exchange, self.machine, aim(self.options.objective), name)?;
+        let program = self.programs.of(&planned.exchange, self.machine, self.options, name)?;
         program::lower(&mut self.rows, planned.tensor, &planned.exchange, &program);
         Ok(())
     }

@@ -67,6 +67,16 @@ impl Strategy {
     }
 }
 
+/// How exchanges are answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ExchangeStyle {
+    /// By synthesised programs.
+    #[default]
+    Synthesized,
+    /// Every reader fetches each piece from its first holder and folds for itself: for comparison.
+    Naive,
+}
+
 /// What the caller asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -84,6 +94,8 @@ pub struct Options {
     pub outputs: Placement,
     /// A fixed strategy instead of the search.
     pub strategy: Option<Strategy>,
+    /// How exchanges are answered.
+    pub exchange: ExchangeStyle,
 }
 
 impl Default for Options {
@@ -96,6 +108,7 @@ impl Default for Options {
             inputs: Placement::Anywhere,
             outputs: Placement::Anywhere,
             strategy: None,
+            exchange: ExchangeStyle::Synthesized,
         }
     }
 }

@@ -74,7 +74,7 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
     };
     let priced = admit(machine, options).and_then(|()| {
         let choice = fixed(strategy, graph, machine, options)?;
-        let mut known = Exchanges::new(options.objective);
+        let mut known = Exchanges::of(options);
         let price = price_with(graph, &choice, machine, options, &mut known)?;
         let tasks = tasks(graph, &choice, machine, options)?;
         Ok((price, tasks))
@@ -123,7 +123,7 @@ struct Decided {
 
 fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> Result<Decided, PlanError> {
     let choice = fixed(strategy, graph, machine, options)?;
-    let mut known = Exchanges::new(options.objective);
+    let mut known = Exchanges::of(options);
     let price = price_with(graph, &choice, machine, options, &mut known)?;
     let tasks = tasks(graph, &choice, machine, options)?;
     check_capacity(&tasks, machine, options.memory).map_err(|lack| does_not_fit(&lack))?;
@@ -141,7 +141,7 @@ fn tasks(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -
 
 /// Searches, with a price on memory that rises until the plan fits, and then falls as far as it still does.
 fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
-    let mut known = Exchanges::new(options.objective);
+    let mut known = Exchanges::of(options);
     let mut search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
     let mut best: Option<(f64, Choice, TaskGraph)> = None;
     let mut lack: Option<NotEnough> = None;

@@ -4,12 +4,12 @@ use crate::candidates;
 use crate::choice::{Choice, Decomposition, Home};
 use crate::error::PlanError;
 use crate::exchanges::{Planned, exchanges};
-use crate::options::{Objective, Options};
-use crate::synthesis::{Aim, synthesize_for};
+use crate::options::{ExchangeStyle, Objective, Options};
+use crate::synthesis::{Aim, naive, synthesize_for};
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::Op;
 use ein_ir::spec::Spec;
-use ein_task::exchange::Exchange;
+use ein_task::exchange::{Exchange, Program};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::price::kernel_seconds;
 use ein_task::traffic::{Traffic, traffic};
@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 #[derive(Debug, Default)]
 pub struct Exchanges {
     aim: Aim,
+    style: ExchangeStyle,
     known: HashMap<Exchange, Traffic>,
 }
 
@@ -31,19 +32,32 @@ pub fn aim(objective: Objective) -> Aim {
     }
 }
 
+/// The program that answers an exchange in a plan.
+pub fn answer(exchange: &Exchange, machine: &Machine, aim: Aim, style: ExchangeStyle) -> Result<Program, PriceError> {
+    match style {
+        ExchangeStyle::Synthesized => synthesize_for(exchange, machine, aim),
+        ExchangeStyle::Naive => naive(exchange, machine),
+    }
+}
+
 /// Why an exchange has no price.
 pub type PriceError = crate::synthesis::SynthesisError;
 
 impl Exchanges {
     /// Nothing known yet; programs will be made for the objective.
     pub fn new(objective: Objective) -> Self {
-        Self { aim: aim(objective), known: HashMap::new() }
+        Self { aim: aim(objective), ..Self::default() }
+    }
+
+    /// Nothing known yet; programs will be those that the options ask for.
+    pub fn of(options: &Options) -> Self {
+        Self { style: options.exchange, ..Self::new(options.objective) }
     }
 
     /// The price of an exchange: that of the program which the lowering will use.
     pub fn traffic(&mut self, exchange: &Exchange, machine: &Machine) -> Result<&Traffic, PriceError> {
         if !self.known.contains_key(exchange) {
-            let program = synthesize_for(exchange, machine, self.aim)?;
+            let program = answer(exchange, machine, self.aim, self.style)?;
             let found = traffic(exchange, &program, machine);
             self.known.insert(exchange.clone(), found);
         }
@@ -87,7 +101,7 @@ impl Price {
 
 /// Prices a complete choice.
 pub fn price(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -> Result<Price, PlanError> {
-    price_with(graph, choice, machine, options, &mut Exchanges::new(options.objective))
+    price_with(graph, choice, machine, options, &mut Exchanges::of(options))
 }
 
 /// [`price`], with exchanges that are already known.

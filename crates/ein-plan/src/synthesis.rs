@@ -12,6 +12,7 @@
 mod bundle;
 mod compose;
 mod emit;
+mod naive;
 mod net;
 mod packing;
 mod route;
@@ -28,6 +29,8 @@ use route::{Scheme, Score};
 use schedule::{Order, Schedule, schedule};
 use seeds::Seeds;
 use std::rc::Rc;
+
+pub use naive::naive;
 
 /// Why there is no program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,8 +10,25 @@ use ein_task::machine::{DeviceSet, Machine};
 use ein_task::relation::Held;
 use ein_task::traffic::count;
 
-/// The section.
+/// The section: the bars, and the crossover of every machine.
 pub fn section() -> Section {
+    let mut section = small_messages();
+    let mut table = Vec::new();
+    for preset in presets() {
+        let count = workers(&preset.machine).len();
+        let found = match crossover(&preset.machine) {
+            Some(bytes) => format!("{bytes} B"),
+            None => "none between 32 B and 64 MB".into(),
+        };
+        table.push(vec![preset.names.join(", "), count.to_string(), found]);
+    }
+    section.say("Largest all-reduce that goes by the fewest moves, by machine (bisection):");
+    section.table(&["machine", "devices", "up to"], &table);
+    section
+}
+
+/// The bars alone.
+pub fn small_messages() -> Section {
     let mut section = Section::new("Small messages (simulated)");
     let machine = switch(8, 300e9, 3e-6);
     for bytes in [4 << 10, 16 << 10, 64 << 10] {
@@ -40,17 +57,6 @@ pub fn section() -> Section {
         }
         None => section.verdict("8-way all-reduce: one step up to", format!("{formula:.0} B"), "no crossover", false),
     }
-    let mut table = Vec::new();
-    for preset in presets() {
-        let count = workers(&preset.machine).len();
-        let found = match crossover(&preset.machine) {
-            Some(bytes) => format!("{bytes} B"),
-            None => "none between 32 B and 64 MB".into(),
-        };
-        table.push(vec![preset.names.join(", "), count.to_string(), found]);
-    }
-    section.say("Largest all-reduce that goes by the fewest moves, by machine (bisection):");
-    section.table(&["machine", "devices", "up to"], &table);
     section
 }
 

@@ -2,7 +2,8 @@
 
 use super::LowerError;
 use super::pieces::Rows;
-use crate::synthesis::{Aim, synthesize_for};
+use crate::options::Options;
+use crate::price::{aim, answer};
 use ein_ir::graph::TensorId;
 use ein_task::check::{Piece, check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program, Step};
@@ -27,14 +28,14 @@ impl Programs {
         &mut self,
         exchange: &Exchange,
         machine: &Machine,
-        aim: Aim,
+        options: &Options,
         tensor: impl Fn() -> String,
     ) -> Result<Rc<Checked>, LowerError> {
         if let Some(checked) = self.0.get(exchange) {
             return Ok(checked.clone());
         }
         let unsound = |source| LowerError::Unsound { tensor: tensor(), source };
-        let program = synthesize_for(exchange, machine, aim)
+        let program = answer(exchange, machine, aim(options.objective), options.exchange)
             .map_err(|source| LowerError::Synthesis { tensor: tensor(), source })?;
         let pieces = check(exchange, &program, machine).map_err(unsound)?;
         check_rendezvous(&program, &pieces, machine).map_err(unsound)?;
