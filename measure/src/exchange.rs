@@ -55,6 +55,9 @@ pub struct Arguments {
     /// The seed of random questions
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Show one random question, its figures and its program, and measure nothing else
+    #[arg(long)]
+    pub draw: Option<u64>,
     /// Fewer sizes and relayouts
     #[arg(long)]
     pub quick: bool,
@@ -68,6 +71,10 @@ pub struct Arguments {
 
 /// Measures and prints; fails if a bar is missed.
 pub fn run(arguments: &Arguments) -> ExitCode {
+    if let Some(draw) = arguments.draw {
+        print!("{}", random::shown(arguments.seed, draw));
+        return ExitCode::SUCCESS;
+    }
     let wanted = |what: What| arguments.what.is_empty() || arguments.what.contains(&what);
     let mut sections: Vec<Section> = Vec::new();
     let mut add = |section: Section| {

@@ -3,6 +3,7 @@
 use super::machines::Wiring;
 use super::questions::Kind;
 use crate::report::micros;
+use ein_plan::synthesis::synthesize;
 use ein_task::bounds::bound;
 use ein_task::check::{check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program};
@@ -32,6 +33,15 @@ pub struct Judged {
     pub bytes: u64,
     /// The largest number of bytes that a device sends.
     pub sent: u64,
+}
+
+/// Our program for a question. A panic is an answer too, and a wrong one: it must not end the measurement.
+pub fn synthesized(exchange: &Exchange, machine: &Machine) -> Result<Program, String> {
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| synthesize(exchange, machine)));
+    match answer {
+        Ok(program) => program.map_err(|e| e.to_string()),
+        Err(_) => Err("the synthesiser panicked".into()),
+    }
 }
 
 /// Checks a program, both ways, and simulates it.

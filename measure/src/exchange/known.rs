@@ -1,10 +1,9 @@
 //! Answers that are known beforehand.
 
-use super::judge::{Judged, judge, least};
+use super::judge::{Judged, judge, least, synthesized};
 use super::machines::{cliques, switch, without_hosts, workers};
 use super::questions::{Kind, exchange, relation, strips};
 use crate::report::{Section, micros};
-use ein_plan::synthesis::synthesize;
 use ein_task::check::check;
 use ein_task::exchange::{Exchange, Need, Program, Step};
 use ein_task::machine::Machine;
@@ -19,7 +18,7 @@ pub fn section() -> Section {
 }
 
 fn answer(question: &Exchange, machine: &Machine) -> Result<(Program, Judged), String> {
-    let program = synthesize(question, machine).map_err(|e| e.to_string())?;
+    let program = synthesized(question, machine)?;
     let judged = judge(question, &program, machine)?;
     Ok((program, judged))
 }

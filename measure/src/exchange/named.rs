@@ -1,17 +1,19 @@
 //! Questions with a name on every preset: ours against the bound and against the best program by hand.
 
 use super::Arguments;
-use super::judge::{Judged, Least, judge, least, reason, shallow};
+use super::judge::{Judged, Least, judge, least, reason, shallow, synthesized};
 use super::machines::{Preset, Wiring, presets, with_issue, workers};
 use super::questions::{Kind, exchange, sizes};
 use super::rivals::rivals;
 use crate::report::{Section, each, micros, size};
-use ein_plan::synthesis::synthesize;
 use ein_task::units::Bytes;
 use std::collections::BTreeMap;
 
 /// Issue costs of the two tables, in seconds.
 pub const ISSUES: [f64; 2] = [0.0, 1e-6];
+
+/// With more devices than this, four sizes and a few relayouts are measured: their simulation takes long.
+const MANY: usize = 32;
 
 /// From this many bytes over the busiest port on, time is held against the bound.
 const LARGE: u64 = 4_000_000;
@@ -64,7 +66,7 @@ impl Row {
 pub fn row(preset: &Preset, kind: Kind, size: u64, issue: f64) -> Row {
     let machine = with_issue(&preset.machine, issue);
     let question = exchange(kind, &workers(&machine), size);
-    let ours = synthesize(&question, &machine).map_err(|e| e.to_string());
+    let ours = synthesized(&question, &machine);
     let ours = ours.and_then(|program| judge(&question, &program, &machine));
     let mut best = (String::new(), f64::INFINITY);
     for rival in rivals(kind, &question, &machine) {
@@ -92,26 +94,25 @@ pub fn row(preset: &Preset, kind: Kind, size: u64, issue: f64) -> Row {
 pub fn rows(arguments: &Arguments, issue: f64) -> Vec<Row> {
     let mut presets = presets();
     presets.retain(|p| arguments.machine.is_empty() || p.names.iter().any(|n| arguments.machine.contains(n)));
-    let mut all_sizes = sizes();
-    if arguments.quick {
-        all_sizes.retain(|s| [1 << 14, 1 << 20, 1 << 26, 1 << 30].contains(s));
-    }
-    if !arguments.size.is_empty() {
-        all_sizes = arguments.size.iter().filter_map(|s| Bytes::parse(s)).map(|b| b.0.next_power_of_two()).collect();
-    }
+    let given: Vec<u64> =
+        arguments.size.iter().filter_map(|s| Bytes::parse(s)).map(|b| b.0.next_power_of_two()).collect();
     let mut asked = Vec::new();
     for preset in &presets {
-        let most = workers(&preset.machine).len().min(9);
+        let count = workers(&preset.machine).len();
+        let few = arguments.quick || count > MANY;
         let mut kinds = Kind::NAMED.to_vec();
-        let mut relayouts = Kind::relayouts(most);
-        if arguments.quick {
-            relayouts.retain(|k| matches!(k, Kind::Relayout { from, to } if (from * 5 + to * 3) % 11 == 0));
-        }
-        kinds.extend(relayouts);
+        kinds.extend(Kind::relayouts(count.min(9)).into_iter().filter(|k| !few || is_sample(*k)));
         kinds.retain(|k| arguments.question.is_empty() || arguments.question.contains(&k.to_string()));
-        asked.extend(kinds.iter().flat_map(|&k| all_sizes.iter().map(move |&s| (preset, k, s))));
+        let mut sizes = if given.is_empty() { sizes() } else { given.clone() };
+        sizes.retain(|s| !few || !given.is_empty() || [1 << 14, 1 << 20, 1 << 26, 1 << 30].contains(s));
+        asked.extend(kinds.iter().flat_map(|&k| sizes.iter().map(move |&s| (preset, k, s)).collect::<Vec<_>>()));
     }
     each(&asked, |&(preset, kind, size)| row(preset, kind, size, issue))
+}
+
+/// Whether a relayout is among the few that stand for all.
+fn is_sample(kind: Kind) -> bool {
+    matches!(kind, Kind::Relayout { from, to } if (from * 5 + to * 3) % 11 == 0)
 }
 
 /// The table of one issue cost.

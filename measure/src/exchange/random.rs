@@ -1,14 +1,13 @@
 //! Random questions: are the programs right, and how near do they come to the bound?
 
 use super::interpret::right;
-use super::judge::{Judged, Least, judge, least, reason};
+use super::judge::{Judged, Least, judge, least, reason, synthesized};
 use super::machines::{bare, cable, cliques, workers};
 use crate::random::Random;
 use crate::report::{Section, each, micros, size};
 use ein_ir::dtype::DType;
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::region::{Interval, Region};
-use ein_plan::synthesis::synthesize;
 use ein_task::exchange::{Exchange, Need};
 use ein_task::machine::{DeviceId, DeviceSet, Link, Machine, Resource};
 use ein_task::relation::{Held, Relation};
@@ -48,8 +47,11 @@ pub fn section(seed: u64, count: u64) -> Section {
         wrong.is_empty(),
     );
     for bytes in SIZES {
-        let mut ratios: Vec<f64> =
-            rows.iter().filter(|r| r.size == bytes && r.least.bandwidth > 0.0).map(Row::ratio).collect();
+        let mut ratios: Vec<f64> = rows
+            .iter()
+            .filter(|r| r.size == bytes && r.least.bandwidth > 0.0 && r.ours.is_ok())
+            .map(Row::ratio)
+            .collect();
         ratios.sort_by(f64::total_cmp);
         let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
         let worst = ratios.last().copied().unwrap_or(1.0);
@@ -80,11 +82,39 @@ pub fn section(seed: u64, count: u64) -> Section {
     section
 }
 
+/// One draw in words: the machine's links, and at each size the question, its figures and the program.
+pub fn shown(seed: u64, draw: u64) -> String {
+    let (machine, _) = drawn(seed, draw);
+    let mut text = format!("Draw {draw} of seed {seed} on {}, issue {}\n", machine.name, micros(machine.issue.0));
+    for link in &machine.links {
+        let resource = |&r: &usize| &machine.resources[r];
+        let shares = link.resources.iter().map(resource).map(|r| format!("{} {:.1} GB/s", r.name, r.bandwidth / 1e9));
+        let shares = shares.collect::<Vec<_>>().join(", ");
+        text.push_str(&format!("  {} → {}: {shares}, {}\n", link.from, link.to, micros(link.latency.0)));
+    }
+    for row in measured(seed, draw) {
+        let question = scaled(&drawn(seed, draw).1, row.size);
+        let needs: Vec<String> = question.needs.iter().map(|n| format!("{}@{}", n.region, n.device)).collect();
+        text.push_str(&format!("{}: {} have {}\n", size(row.size), question.have.monoid, question.have));
+        text.push_str(&format!("  need {}\n", needs.join(" ")));
+        match &row.ours {
+            Ok(ours) => text.push_str(&format!("  {}, {}\n", micros(ours.seconds), reason(ours, &row.least))),
+            Err(fault) => text.push_str(&format!("  {fault}\n")),
+        }
+        if let Ok(program) = synthesized(&question, &machine)
+            && program.steps.len() < 200
+        {
+            text.push_str(&program.to_string());
+        }
+    }
+    text
+}
+
 fn measured(seed: u64, draw: u64) -> Vec<Row> {
     let (machine, question) = drawn(seed, draw);
     let at = |&bytes: &u64| {
         let question = scaled(&question, bytes);
-        let ours = synthesize(&question, &machine).map_err(|e| e.to_string());
+        let ours = synthesized(&question, &machine);
         let ours = ours.and_then(|program| {
             let judged = judge(&question, &program, &machine)?;
             right(&question, &program)?;

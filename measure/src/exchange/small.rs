@@ -1,10 +1,10 @@
 //! Small messages: one step, and where it stops being best.
 
+use super::judge::synthesized;
 use super::machines::{presets, switch, workers};
 use super::questions::{Kind, exchange, relation};
 use crate::report::{Section, size};
 use ein_ir::region::Region;
-use ein_plan::synthesis::synthesize;
 use ein_task::exchange::{Exchange, Need};
 use ein_task::machine::{DeviceSet, Machine};
 use ein_task::relation::Held;
@@ -61,7 +61,7 @@ pub fn small_messages() -> Section {
 }
 
 fn depth(question: &Exchange, machine: &Machine) -> usize {
-    synthesize(question, machine).map_or(0, |program| count(question, &program, machine).depth)
+    synthesized(question, machine).map_or(0, |program| count(question, &program, machine).depth)
 }
 
 /// An all-reduce of a vector of `f32`.
