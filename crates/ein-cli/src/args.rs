@@ -58,10 +58,11 @@ pub enum Command {
                       ein format - < graph.ein"
     )]
     Format(Format),
-    /// List or draw machines
+    /// List, draw, detect or measure machines
     #[command(
         subcommand,
-        after_help = "Examples:\n  ein machine list\n  ein machine show dgx-1v\n  ein machine show my-machine.toml --json"
+        after_help = "Examples:\n  ein machine list\n  ein machine show dgx-1v\n  ein machine show my-machine.toml --json\n  \
+                      ein machine detect --out server.toml\n  ein machine measure --devices 4 --out host.toml"
     )]
     Machine(Machine),
 }
@@ -75,10 +76,24 @@ pub enum Machine {
         #[arg(long)]
         json: bool,
     },
-    /// One machine: devices, memory, rates, links
+    /// One machine: devices, memory, rates, links, and what binds
     Show {
-        /// A name from the list, `Nxcpu`, or a machine file
+        /// A name from the list, `Nxcpu`, `cuda` (this host's GPUs), or a machine file
         machine: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// Print the machine file, to change and use
+        #[arg(long, conflicts_with = "json")]
+        file: bool,
+    },
+    /// Ask NVIDIA's driver for this host's GPUs and their links, and print them as a machine file
+    ///
+    /// `--machine cuda` plans for the same machine without a file.
+    Detect {
+        /// Write the machine file here
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -108,7 +123,7 @@ fn workloads() -> String {
 /// The machine and what is asked of the plan.
 #[derive(Debug, Args)]
 pub struct Asked {
-    /// A machine's name (`ein machine list`), `Nxcpu`, or a machine file
+    /// A machine's name (`ein machine list`), `Nxcpu`, `cuda` (this host's GPUs), or a machine file
     #[arg(long, default_value = "8xcpu", value_name = "NAME|FILE", allow_hyphen_values = true)]
     pub machine: String,
     /// The first N devices, or a list such as 0,2,3

@@ -4,6 +4,7 @@ use crate::args::{Asked, Balance, Objective, Partials};
 use crate::failure::Failure;
 use crate::source;
 use ein_plan::options::{self, Options, Placement, Strategy};
+use ein_run::detect::{self, Detected};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::units::Bytes;
 use std::path::Path;
@@ -30,8 +31,16 @@ pub fn machine(asked: &Asked) -> Result<Machine, Failure> {
     }
 }
 
-/// A machine that comes with the program, or one from a file.
+/// The GPUs of this host.
+pub fn detected() -> Result<Detected, Failure> {
+    detect::read().and_then(|facts| detect::describe(&facts)).map_err(Failure::request)
+}
+
+/// A machine that comes with the program, this host's GPUs, or a machine from a file.
 pub fn named(name: &str) -> Result<Machine, Failure> {
+    if name == "cuda" {
+        return Ok(detected()?.machine);
+    }
     let looks_like_file = name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml");
     if !looks_like_file {
         return Machine::by_name(name).map_err(Failure::request);

@@ -1,23 +1,45 @@
-//! `ein machine list|show`.
+//! `ein machine list|show|detect`.
 
 use crate::args::Machine as Asked;
-use crate::asked::named;
+use crate::asked::{detected, named};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, writable, write};
 use ein_task::describe::describe;
 use ein_task::machine::{DeviceKind, Machine};
 use serde_json::json;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
-/// Lists or draws machines.
+/// Lists, draws or detects machines.
 pub fn machine(asked: &Asked) -> Result<(), Failure> {
     match asked {
         Asked::List { json: true } => print(&format!("{:#}\n", json!({ "machines": Machine::names() }))),
         Asked::List { json: false } => print(&list()?),
-        Asked::Show { machine, json } => {
+        Asked::Show { machine, file: true, .. } => match Machine::file(machine) {
+            Some(text) => print(text),
+            None => print(&named(machine)?.to_text()),
+        },
+        Asked::Show { machine, json, file: false } => {
             let machine = named(machine)?;
-            print(&if *json { format!("{:#}\n", as_json(&machine)) } else { describe(&machine) })
+            print(&if *json { as_json(&machine) } else { describe(&machine) })
         }
+        Asked::Detect { out, json } => {
+            writable(out.as_ref())?;
+            let found = detected()?;
+            made(&found.machine, &found.text, out.as_ref(), *json)
+        }
+    }
+}
+
+/// Prints or writes the file of a machine that was made here.
+fn made(machine: &Machine, text: &str, out: Option<&PathBuf>, json: bool) -> Result<(), Failure> {
+    if let Some(path) = out {
+        write(path, text)?;
+    }
+    match (json, out) {
+        (true, _) => print(&as_json(machine)),
+        (false, Some(path)) => print(&format!("{}\n  written to {}\n", describe(machine), path.display())),
+        (false, None) => print(text),
     }
 }
 
@@ -33,7 +55,7 @@ fn list() -> Result<String, Failure> {
         let machine = named(name)?;
         let (mut memory, mut kinds): (Vec<String>, Vec<String>) = (vec![], vec![]);
         for device in &machine.devices {
-            let kind = format!("{:?}", device.kind).to_lowercase();
+            let kind = device.kind.name().to_string();
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -48,31 +70,46 @@ fn list() -> Result<String, Failure> {
     Ok(text)
 }
 
-fn as_json(machine: &Machine) -> serde_json::Value {
-    let devices: Vec<_> = machine
-        .devices
-        .iter()
-        .map(|d| {
-            let flops: serde_json::Map<_, _> = d.flops.iter().map(|(t, f)| (t.name().to_string(), json!(f))).collect();
-            json!({
-                "name": d.name,
-                "kind": format!("{:?}", d.kind).to_lowercase(),
-                "memory": d.memory.0,
-                "flops": flops,
-                "memory_bandwidth": d.memory_bandwidth,
-                "launch_seconds": d.launch.0,
-            })
+fn as_json(machine: &Machine) -> String {
+    let row = |n: usize| {
+        let d = &machine.devices[n];
+        let flops: serde_json::Map<_, _> = d.flops.iter().map(|(t, f)| (t.name().to_string(), json!(f))).collect();
+        json!({
+            "id": n,
+            "name": d.name,
+            "kind": d.kind.name(),
+            "memory": d.memory.0,
+            "flops": flops,
+            "memory_bandwidth": d.memory_bandwidth,
+            "launch_seconds": d.launch.0,
         })
-        .collect();
+    };
+    let (hosts, devices): (Vec<usize>, Vec<usize>) =
+        (0..machine.len()).partition(|&n| machine.devices[n].kind == DeviceKind::Host);
+    let rows = |of: Vec<usize>| of.into_iter().map(row).collect::<Vec<_>>();
     let links: Vec<_> = machine
         .links
         .iter()
         .map(|l| {
             let resources: Vec<_> = l.resources.iter().map(|&r| machine.resources[r].name.as_str()).collect();
-            json!({ "from": l.from.0, "to": l.to.0, "resources": resources, "latency_seconds": l.latency.0 })
+            json!({
+                "from": l.from.0,
+                "to": l.to.0,
+                "bandwidth": machine.bandwidth(l),
+                "resources": resources,
+                "latency_seconds": l.latency.0,
+            })
         })
         .collect();
     let resources: Vec<_> =
         machine.resources.iter().map(|r| json!({ "name": r.name, "bandwidth": r.bandwidth })).collect();
-    json!({ "name": machine.name, "devices": devices, "resources": resources, "links": links })
+    let value = json!({
+        "name": machine.name,
+        "issue_seconds": machine.issue.0,
+        "devices": rows(devices),
+        "hosts": rows(hosts),
+        "resources": resources,
+        "links": links,
+    });
+    format!("{value:#}\n")
 }

@@ -93,7 +93,8 @@ pub fn simulate(args: &Simulate) -> Result<(), Failure> {
         let value: Value = json!({
             "computation": name,
             "machine": machine.name,
-            "devices": machine.len(),
+            "devices": machine.workers().len(),
+            "hosts": machine.len() - machine.workers().len(),
             "simulated_seconds": makespan.0,
             "cost": plan.report.cost,
             "cost_unit": plan.report.cost_unit,

@@ -5,6 +5,7 @@
 
 mod place;
 
+use ein_run::detect;
 use place::{Place, edited, fixture, llama, with_header};
 use serde_json::{Value, json};
 
@@ -38,7 +39,7 @@ fn help_is_there() {
     }
     check("plan --help", &["gemm:M,N,K[,DTYPE]", "llama-3-8b:BATCHxSEQ", "1x128 if not given", "--write-tasks"]);
     check("run --help", &["--text", "--new-tokens", "--check", "--trace", "synthetic:llama"]);
-    check("machine --help", &["list", "show", "ein machine show dgx-1v"]);
+    check("machine --help", &["list", "show", "detect", "ein machine show dgx-1v"]);
 }
 
 #[test]
@@ -157,10 +158,41 @@ fn machines_are_listed_and_shown() {
         let shown = if name == "Nxcpu" { "5xcpu" } else { name };
         assert!(place.check(&format!("machine show {shown}"), 0, &[]).contains("device"), "{name}");
         assert_eq!(answered(&place, &format!("machine show {shown} --json"))["name"], shown);
+        // The file is a machine, and the same one.
+        let text = place.check(&format!("machine show {shown} --file"), 0, &[]);
+        place.file("same.toml", &text);
+        let same = answered(&place, "machine show same.toml --json");
+        assert_eq!(same, answered(&place, &format!("machine show {shown} --json")));
     }
+    // A host stores and relays; it is not counted with what computes.
+    let dgx = answered(&place, "machine show dgx-1v --json");
+    assert_eq!(dgx["devices"].as_array().map(Vec::len), Some(8));
+    assert_eq!(dgx["hosts"][0]["name"], "host");
+    let plan = answered(&place, "plan --workload gemm:64,64,64 --machine dgx-1v --json");
+    assert_eq!((&plan["devices"], &plan["hosts"]), (&json!(8), &json!(1)));
+    assert_eq!(plan["peak_memory_per_device"].as_array().map(Vec::len), Some(9));
     place.file("m.toml", MACHINE);
-    assert!(place.check("machine show m.toml", 0, &[]).contains("g0 to g2"));
+    assert!(place.check("machine show m.toml", 0, &[]).contains("g0-2"));
     place.check("plan --workload gemm:64,64,64 --machine ./m.toml --devices 2", 0, &[]);
+}
+
+#[test]
+fn this_hosts_gpus_are_detected_or_it_is_said_why_not() {
+    let place = Place::new();
+    match detect::read().and_then(|facts| detect::describe(&facts)) {
+        Ok(found) => {
+            assert_eq!(place.check("machine detect", 0, &[]), found.text);
+            place.check("machine detect --out cuda.toml", 0, &[]);
+            assert_eq!(place.read("cuda.toml"), found.text);
+            place.check("plan --workload gemm:64,64,64 --machine cuda", 0, &[]);
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            for line in ["machine detect", "machine show cuda", "plan --workload gemm:64,64,64 --machine cuda"] {
+                place.check(line, 2, &[&reason]);
+            }
+        }
+    }
 }
 
 #[test]

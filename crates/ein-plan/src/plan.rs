@@ -247,7 +247,8 @@ fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided
     };
     Report {
         machine: machine.name.clone(),
-        devices: machine.len(),
+        devices: machine.workers().len(),
+        hosts: machine.len() - machine.workers().len(),
         operations: graph.nodes().iter().filter(|n| computes(&n.op)).count(),
         objective: objective.into(),
         strategy: options.strategy.map(|s| s.name().into()),

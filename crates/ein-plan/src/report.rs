@@ -47,8 +47,10 @@ pub struct Effort {
 pub struct Report {
     /// The machine's name.
     pub machine: String,
-    /// Its number of devices.
+    /// Its number of devices that compute.
     pub devices: usize,
+    /// Its number of hosts, which store and relay; they follow in the lists of figures for each device.
+    pub hosts: usize,
     /// Rows that compute.
     pub operations: usize,
     /// What was minimised: `time`, `bytes` or `memory`.

@@ -1,5 +1,5 @@
 //! ein-run: from task graph to numbers. The device and transport borders, the executor, the CPU device
-//! and measured traces.
+//! and measured traces; and which GPUs a host has.
 //!
 //! This crate knows no cost and makes no choice: what happens where is in the task graph.
 
@@ -7,6 +7,7 @@
 compile_error!("values are stored little-endian and read in place");
 
 pub mod cpu;
+pub mod detect;
 pub mod device;
 pub mod error;
 pub mod executor;
