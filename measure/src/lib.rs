@@ -1,7 +1,8 @@
 //! Measurements that are too long for tests, each with the bar it must pass. `cargo xtask measure` runs them.
 //!
-//! Whatever is timed on a machine is simulated: nothing here needs a GPU.
+//! Nothing here needs a GPU: what is timed on a machine is simulated, or runs on threads of this host.
 
 pub mod exchange;
 pub mod random;
 pub mod report;
+pub mod simulator;

@@ -1,7 +1,7 @@
 //! `cargo xtask measure <what>`: one module a subcommand.
 
 use clap::{Parser, Subcommand};
-use ein_measure::exchange;
+use ein_measure::{exchange, simulator};
 use std::process::ExitCode;
 
 /// Measures, and compares with bars.
@@ -16,10 +16,13 @@ struct Cli {
 enum What {
     /// Exchange programs: simulated time against bounds and against programs written by hand
     Exchange(exchange::Arguments),
+    /// The simulator: plans simulated on this host's fitted machine, and run on its threads
+    Simulator(simulator::Arguments),
 }
 
 fn main() -> ExitCode {
     match Cli::parse().what {
         What::Exchange(arguments) => exchange::run(&arguments),
+        What::Simulator(arguments) => simulator::run(&arguments),
     }
 }

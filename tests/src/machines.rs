@@ -17,6 +17,8 @@ fn machine(name: String, kinds: &[DeviceKind], mut links: Vec<(usize, usize, f64
         memory_bandwidth: 1e12,
         launch: Seconds(1e-6),
         free_elementwise: false,
+        elements: None,
+        under_softmax: None,
         engines: None,
     };
     let id = |n: usize| DeviceId(n as u16);

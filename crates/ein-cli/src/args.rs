@@ -87,6 +87,23 @@ pub enum Machine {
         #[arg(long, conflicts_with = "json")]
         file: bool,
     },
+    /// Run small task graphs on this host's virtual devices, and print a machine file that tells how long they take
+    ///
+    /// Takes some seconds. Other work on the host makes the figures worse.
+    Measure {
+        /// Virtual devices of the machine
+        #[arg(long, default_value_t = 8, value_name = "N")]
+        devices: usize,
+        /// Runs of each task graph of which the median is taken
+        #[arg(long, default_value_t = 9, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+        runs: u16,
+        /// Write the machine file here
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Ask NVIDIA's driver for this host's GPUs and their links, and print them as a machine file
     ///
     /// `--machine cuda` plans for the same machine without a file.

@@ -1,16 +1,19 @@
-//! `ein machine list|show|detect`.
+//! `ein machine list|show|detect|measure`.
 
 use crate::args::Machine as Asked;
 use crate::asked::{detected, named};
 use crate::failure::Failure;
 use crate::output::{print, writable, write};
+use crate::progress::Progress;
+use ein_run::measure::{MeasureError, measure};
 use ein_task::describe::describe;
 use ein_task::machine::{DeviceKind, Machine};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
-/// Lists, draws or detects machines.
+/// Lists, draws, detects or measures machines.
 pub fn machine(asked: &Asked) -> Result<(), Failure> {
     match asked {
         Asked::List { json: true } => print(&format!("{:#}\n", json!({ "machines": Machine::names() }))),
@@ -22,6 +25,18 @@ pub fn machine(asked: &Asked) -> Result<(), Failure> {
         Asked::Show { machine, json, file: false } => {
             let machine = named(machine)?;
             print(&if *json { as_json(&machine) } else { describe(&machine) })
+        }
+        Asked::Measure { devices, runs, out, json } => {
+            writable(out.as_ref())?;
+            let progress = Progress::start("measuring this host");
+            let text =
+                measure(*devices, usize::from(*runs)).and_then(|figures| figures.file(*devices, SystemTime::now()));
+            drop(progress);
+            let text = text.map_err(|e| match e {
+                MeasureError::Devices { .. } => Failure::request(e),
+                MeasureError::Run(_) | MeasureError::Machine(_) => Failure::run(e),
+            })?;
+            made(&Machine::parse(&text).map_err(Failure::run)?, &text, out.as_ref(), *json)
         }
         Asked::Detect { out, json } => {
             writable(out.as_ref())?;

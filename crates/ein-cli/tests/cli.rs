@@ -39,7 +39,7 @@ fn help_is_there() {
     }
     check("plan --help", &["gemm:M,N,K[,DTYPE]", "llama-3-8b:BATCHxSEQ", "1x128 if not given", "--write-tasks"]);
     check("run --help", &["--text", "--new-tokens", "--check", "--trace", "synthetic:llama"]);
-    check("machine --help", &["list", "show", "detect", "ein machine show dgx-1v"]);
+    check("machine --help", &["list", "show", "detect", "measure", "ein machine show dgx-1v"]);
 }
 
 #[test]
@@ -174,6 +174,24 @@ fn machines_are_listed_and_shown() {
     place.file("m.toml", MACHINE);
     assert!(place.check("machine show m.toml", 0, &[]).contains("g0-2"));
     place.check("plan --workload gemm:64,64,64 --machine ./m.toml --devices 2", 0, &[]);
+}
+
+#[test]
+fn this_host_is_measured() {
+    let place = Place::new();
+    place.check("machine measure --devices 3 --runs 1 --out host.toml", 0, &[]);
+    assert!(place.read("host.toml").starts_with("# Measured by `ein machine measure` on 20"));
+    let machine = answered(&place, "machine show host.toml --json");
+    assert_eq!(machine["devices"].as_array().map(Vec::len), Some(3));
+    for line in
+        ["plan --workload ffnn:64,64,64,8", "simulate --workload ffnn:64,64,64,8", "run synthetic:llama --text=cat"]
+    {
+        place.check(&format!("{line} --machine host.toml"), 0, &[]);
+    }
+    for (devices, reason) in [("0", "1 to 128"), ("129", "1 to 128"), ("-1", "--devices"), ("many", "--devices")] {
+        place.check(&format!("machine measure --devices={devices}"), 2, &[reason]);
+    }
+    place.check("machine measure --runs 0", 2, &["--runs"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! ein-run: from task graph to numbers. The device and transport borders, the executor, the CPU device
-//! and measured traces; and which GPUs a host has.
+//! and measured traces; which GPUs a host has, and what its threads reach.
 //!
 //! This crate knows no cost and makes no choice: what happens where is in the task graph.
 
@@ -12,6 +12,7 @@ pub mod device;
 pub mod error;
 pub mod executor;
 mod load;
+pub mod measure;
 mod schedule;
 pub mod source;
 pub mod trace;

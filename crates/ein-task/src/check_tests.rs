@@ -16,6 +16,8 @@ fn line() -> Machine {
         memory_bandwidth: 1e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        elements: None,
+        under_softmax: None,
         engines: None,
     };
     let mut machine = Machine {

@@ -43,17 +43,18 @@ fn devices(machine: &Machine, out: &mut String) {
         let (d, last) = (&run[0], first + run.len() - 1);
         let ids = if run.len() == 1 { first.to_string() } else { format!("{first}-{last}") };
         let names = span(machine, (first..=last).map(|n| DeviceId(n as u16)).collect());
-        let rates: Vec<String> = d.flops.iter().map(|(t, f)| format!("{t} {}", number(f / 1e12))).collect();
-        let rates = if rates.is_empty() { "no arithmetic".into() } else { format!("TFLOP/s {}", rates.join(", ")) };
+        let (unit, size) = if d.flops.iter().any(|f| f.1 >= 1e12) { ("TFLOP/s", 1e12) } else { ("GFLOP/s", 1e9) };
+        let mut rates: Vec<String> = d.flops.iter().map(|(t, f)| format!("{t} {}", number(f / size))).collect();
+        let others = [("under a softmax", d.under_softmax), ("elements", d.elements)];
+        rates.extend(others.iter().filter_map(|(what, f)| Some(format!("{what} {}", number((*f)? / size)))));
+        let rates = if rates.is_empty() { "no arithmetic".into() } else { format!("{unit} {}", rates.join(", ")) };
         let (memory, bandwidth) = (d.memory, number(d.memory_bandwidth / 1e9));
         let launch = if d.kind == DeviceKind::Host { String::new() } else { format!(", launch {}", d.launch) };
         let free = if d.free_elementwise { ", element-wise work free" } else { "" };
-        let engines = d.engines.map_or(String::new(), |n| format!(", {n} copy engine{}", if n == 1 { "" } else { "s" }));
-        let _ = writeln!(
-            out,
-            "  {ids} {names} ({}): {memory} at {bandwidth} GB/s, {rates}{launch}{free}{engines}",
-            d.kind
-        );
+        let engines =
+            d.engines.map_or(String::new(), |n| format!(", {n} copy engine{}", if n == 1 { "" } else { "s" }));
+        let _ =
+            writeln!(out, "  {ids} {names} ({}): {memory} at {bandwidth} GB/s, {rates}{launch}{free}{engines}", d.kind);
         first = last + 1;
     }
 }

@@ -168,6 +168,11 @@ pub struct Device {
     pub launch: Seconds,
     /// Whether maps and reductions cost nothing (idealised machines).
     pub free_elementwise: bool,
+    /// Elements per second that maps and folds go through beside their bytes; `None`: bytes alone count. A device with
+    /// this rate is a thread, which does not hide bytes behind arithmetic, so that both count for products, too.
+    pub elements: Option<f64>,
+    /// Operations per second of products under a softmax; see `elements`.
+    pub under_softmax: Option<f64>,
     /// Copy engines: how many transfers may leave it at once. `None`: no limit but one for each link.
     pub engines: Option<u32>,
 }
@@ -400,6 +405,11 @@ impl Machine {
             positive(format!("memory of `{}`", d.name), d.memory.0 as f64)?;
             positive(format!("memory_bandwidth of `{}`", d.name), d.memory_bandwidth)?;
             not_negative(format!("launch of `{}`", d.name), d.launch.0)?;
+            for (what, rate) in [("elements", d.elements), ("under_softmax", d.under_softmax)] {
+                if let Some(rate) = rate {
+                    positive(format!("{what} of `{}`", d.name), rate)?;
+                }
+            }
             if let Some(engines) = d.engines {
                 positive(format!("engines of `{}`", d.name), f64::from(engines))?;
             }

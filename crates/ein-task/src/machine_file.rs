@@ -14,6 +14,8 @@
 //! flops = { bf16 = "312 TFLOP/s", f32 = "19.5 TFLOP/s" }   # other types run at the rate of f32
 //! launch = "3 us"                  # 0 when absent
 //! free_elementwise = false         # whether maps and reductions cost nothing; false when absent
+//! # elements = "400 MFLOP/s"       # of maps and folds beside bytes, on a thread; absent: bytes alone count
+//! # under_softmax = "20 GFLOP/s"   # products under a softmax; absent: as other products
 //! engines = 2                      # transfers that may leave a device at once; absent: no limit
 //!
 //! [[switches]]                     # links all pairs of its devices; each has a port in and a port out
@@ -82,6 +84,8 @@ struct GroupRow {
     launch: Option<String>,
     #[serde(default)]
     free_elementwise: bool,
+    elements: Option<String>,
+    under_softmax: Option<String>,
     engines: Option<i64>,
 }
 
@@ -191,6 +195,11 @@ impl Machine {
             if d.free_elementwise {
                 let _ = writeln!(out, "free_elementwise = true");
             }
+            for (what, rate) in [("elements", d.elements), ("under_softmax", d.under_softmax)] {
+                if let Some(rate) = rate {
+                    let _ = writeln!(out, "{what} = \"{}\"", FLOPS.text(rate));
+                }
+            }
             if let Some(engines) = d.engines {
                 let _ = writeln!(out, "engines = {engines}");
             }
@@ -291,6 +300,9 @@ impl Builder {
         let memory = positive(&place("memory"), &row.memory, MEMORY)?;
         let memory_bandwidth = positive(&place("memory_bandwidth"), &row.memory_bandwidth, BANDWIDTH)?;
         let launch = row.launch.as_deref().map_or(Ok(0.0), |t| not_negative(&place("launch"), t, DURATION))?;
+        let rate =
+            |what: &str, text: &Option<String>| text.as_deref().map(|t| positive(&place(what), t, FLOPS)).transpose();
+        let (elements, under_softmax) = (rate("elements", &row.elements)?, rate("under_softmax", &row.under_softmax)?);
         let engines = row.engines.map(|n| self::count(&place("engines"), n)).transpose()?;
         let mut members = Vec::new();
         for n in 0..count {
@@ -308,6 +320,8 @@ impl Builder {
                 memory_bandwidth,
                 launch: Seconds(launch),
                 free_elementwise: row.free_elementwise,
+                elements,
+                under_softmax,
                 engines,
             });
         }

@@ -244,6 +244,13 @@ fn machines_are_described() {
         ))
         .unwrap(),
     );
+    // As measured on some host: threads that share processors, and what binds them beside bytes.
+    let mut threads = Machine::by_name("2xcpu").unwrap();
+    threads.processors = Some(2);
+    for d in &mut threads.devices {
+        (d.elements, d.under_softmax) = (Some(0.4e9), Some(21.5e9));
+    }
+    machines.push(threads);
     let texts: Vec<String> = machines.iter().map(describe).collect();
     let lines = |name: &str| texts.iter().find(|t| t.starts_with(name)).map(|t| t.lines().count());
     assert!(lines("machine nvl72").is_some_and(|n| n < 16), "72 devices are described in a few lines");
@@ -262,7 +269,7 @@ fn engines_and_processors_are_read_printed_and_kept() {
     assert_eq!((half.processors, half.devices[1].engines), (Some(3), Some(2)));
     assert_eq!(Machine::parse(&half.to_text()), Ok(half));
     let text = describe(&machine);
-    assert!(text.contains("3 processors shared") && text.contains("copy engines 2"), "{text}");
+    assert!(text.contains("on 3 processors") && text.contains("2 copy engines"), "{text}");
     assert!(machine.copies_by_thread(DeviceId(0), DeviceId(1)));
     let none = Machine::parse(&four(SWITCH)).unwrap();
     assert_eq!((none.processors, none.devices[0].engines), (None, None));
@@ -271,6 +278,12 @@ fn engines_and_processors_are_read_printed_and_kept() {
         let found = Machine::parse(&text).unwrap_err().to_string();
         assert!(found.contains(expected), "{found}");
     };
+    check(four(&format!("elements = \"0 FLOP/s\"\n{SWITCH}")), "elements of `gpu` is 0; it must be");
+    check(four(&format!("under_softmax = \"5\"\n{SWITCH}")), "under_softmax of `gpu`: `5` is not a rate");
+    let rates = Machine::parse(&four(&format!("elements = \"400 MFLOP/s\"\nunder_softmax = \"20 GFLOP/s\"\n{SWITCH}")))
+        .unwrap();
+    assert_eq!((rates.devices[3].elements, rates.devices[3].under_softmax), (Some(4e8), Some(2e10)));
+    assert_eq!(Machine::parse(&rates.to_text()), Ok(rates));
     check(four(&format!("engines = 0\n{SWITCH}")), "engines of `gpu` is 0; it must be a finite number above 0");
     check(four(&format!("engines = -1\n{SWITCH}")), "engines of `gpu` is -1;");
     check(cpus.replace("processors = 3", "processors = 0") + SWITCH, "processors is 0;");

@@ -66,6 +66,8 @@ fn cpus(name: &str, n: usize) -> Result<Machine, MachineError> {
         memory_bandwidth: 12e9 * cores,
         launch: Seconds(2e-6),
         free_elementwise: false,
+        elements: None,
+        under_softmax: None,
         engines: None,
     };
     let port = |d: usize, way: &str| Resource { name: format!("copies.cpu{d}.{way}"), bandwidth: 5e9 };

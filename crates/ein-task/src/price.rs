@@ -6,7 +6,10 @@
 //! * a contraction or attention block: `max(operations / rate, bytes / memory_bandwidth) + launch`, a roofline
 //!   with the block's own shape. `operations` are those of the spec (2 for each multiply-add), `rate` is
 //!   the device's for the type the operation works in, `bytes` are each operand's region and the result once;
+//!   Under a softmax the rate is `under_softmax`, where the device has one;
 //! * any other block: `bytes / memory_bandwidth + launch`;
+//! * on a device with a rate for `elements`, a thread: bytes and arithmetic do not hide each other, so both count, and
+//!   the arithmetic of other blocks is `points / elements`, points of label space;
 //!   nothing at all, launch included, where the device is idealised to do them for free;
 //! * a local copy of `b` bytes: `2 b / memory_bandwidth + launch` (read and write), nothing where
 //!   element-wise work is free;
@@ -14,6 +17,7 @@
 
 use crate::machine::Device;
 use crate::units::Seconds;
+use ein_ir::monoid::Monoid;
 use ein_ir::region::Region;
 use ein_ir::spec::Spec;
 
@@ -25,12 +29,18 @@ pub fn kernel_seconds(device: &Device, spec: &Spec, labels: &Region) -> Seconds 
         return Seconds(0.0);
     }
     let memory = spec.bytes(labels) / device.memory_bandwidth;
-    if !spec.work.contraction {
-        return elementwise(device, memory);
-    }
     let operations = spec.operations(labels);
-    let compute = if operations == 0.0 { 0.0 } else { operations / device.rate(spec.work.dtype) };
-    Seconds(compute.max(memory) + device.launch.0)
+    if !spec.work.contraction {
+        let points = operations / spec.work.operations_per_point.max(1) as f64;
+        return elementwise(device, device.elements.map_or(memory, |rate| memory + points / rate));
+    }
+    let rate = match spec.monoid {
+        Monoid::Attend => device.under_softmax.unwrap_or_else(|| device.rate(spec.work.dtype)),
+        _ => device.rate(spec.work.dtype),
+    };
+    let compute = if operations == 0.0 { 0.0 } else { operations / rate };
+    let both = if device.elements.is_some() { compute + memory } else { compute.max(memory) };
+    Seconds(both + device.launch.0)
 }
 
 /// Seconds that a copy of `bytes` within `device` takes: a cut, a paste, a view that moves elements.
@@ -56,7 +66,6 @@ mod tests {
     use ein_ir::einsum::{Access, Einsum, Label};
     use ein_ir::expr::Expr;
     use ein_ir::kernel::{Attention, Gather, Kernel};
-    use ein_ir::monoid::Monoid;
     use ein_ir::op::Op;
 
     fn matmul(m: usize, k: usize, n: usize) -> Spec {
@@ -127,6 +136,23 @@ mod tests {
         let gather = Gather::rows(32000, 64, &[16], DType::F32);
         let gather = Op::Kernel(Kernel::Gather(gather)).spec(&[DType::F32, DType::I64]).unwrap();
         check(&real, &gather, &[(0, 16), (0, 64), (0, 32000)], 8320.0 / 1.555e12 + 2e-6);
+    }
+
+    #[test]
+    fn arithmetic_binds_threads() {
+        let mut thread = Machine::by_name("2xcpu").unwrap().devices[0].clone();
+        let (map, queries) = (Region::of(&[(0, 1_000_000)]), attention(false));
+        let space = queries.space();
+        let near = |found: Seconds, expected: f64| assert!((found.0 - expected).abs() <= 1e-9 * expected, "{found}");
+        near(kernel_seconds(&thread, &copy(1_000_000), &map), 8e6 / 12e9 + 2e-6);
+        near(kernel_seconds(&thread, &queries, &space), 512.0 * 8.0 * 16_777_216.0 / 150e9 + 2e-6);
+        thread.under_softmax = Some(30e9);
+        near(kernel_seconds(&thread, &queries, &space), 512.0 * 8.0 * 16_777_216.0 / 30e9 + 2e-6);
+        // Bytes and arithmetic add up: of a map; of a product, which has three matrices of 2-byte elements.
+        thread.elements = Some(500e6);
+        near(kernel_seconds(&thread, &copy(1_000_000), &map), 1e6 / 500e6 + 8e6 / 12e9 + 2e-6);
+        let product = Region::of(&[(0, 64), (0, 64), (0, 64)]);
+        near(kernel_seconds(&thread, &matmul(64, 64, 64), &product), 524_288.0 / 150e9 + 24_576.0 / 12e9 + 2e-6);
     }
 
     #[test]

@@ -69,6 +69,8 @@ fn machine(devices: usize, port: f64, latency: f64, issue: f64, launch: f64) -> 
         memory_bandwidth: 1e12,
         launch: Seconds(launch),
         free_elementwise: false,
+        elements: None,
+        under_softmax: None,
         engines: None,
     };
     let mut links = Vec::new();

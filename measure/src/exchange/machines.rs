@@ -115,6 +115,8 @@ pub fn bare(name: &str, gpus: usize) -> Machine {
         memory_bandwidth: 2e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        elements: None,
+        under_softmax: None,
         engines: None,
     };
     Machine {

@@ -43,6 +43,8 @@ fn device(name: String, kind: DeviceKind) -> Device {
         memory_bandwidth: 1e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        elements: None,
+        under_softmax: None,
         engines: None,
     }
 }

@@ -1,0 +1,107 @@
+//! Task graphs to be timed.
+
+use crate::error::RunError;
+use crate::executor::Executor;
+use crate::source::{ParameterSource, bytes_of};
+use ein_ir::dense::Dense;
+use ein_ir::graph::TensorType;
+use ein_ir::monoid::Form;
+use ein_ir::op::{InputKind, Op};
+use ein_ir::region::Region;
+use ein_task::machine::DeviceId;
+use ein_task::memory::plan_memory;
+use ein_task::task::{External, OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
+use std::collections::BTreeMap;
+
+/// A task graph that grows.
+pub(super) struct Rows(TaskGraph);
+
+impl Rows {
+    pub(super) fn new(devices: usize) -> Self {
+        Self(TaskGraph { devices, labels: vec!["measured".into()], ..TaskGraph::default() })
+    }
+
+    pub(super) fn parameter(&mut self, ty: &TensorType) -> usize {
+        let name = format!("x{}", self.0.externals.len());
+        self.0.externals.push(External { name, kind: InputKind::Parameter, ty: ty.clone() });
+        self.0.externals.len() - 1
+    }
+
+    pub(super) fn op(&mut self, op: Op, operands: &[TensorType]) -> usize {
+        let types: Vec<_> = operands.iter().map(|t| t.dtype).collect();
+        let spec = op.spec(&types).expect("what is measured computes");
+        let result = TensorType::new(spec.dtype, spec.result_region(&spec.space()).shape());
+        let operands = operands.to_vec();
+        self.0.ops.push(OpRow { name: "measured".into(), op, operands, spec: Some(spec), result });
+        self.0.ops.len() - 1
+    }
+
+    pub(super) fn feed(&mut self, device: usize, external: usize) -> TaskId {
+        let region = self.0.externals[external].ty.whole();
+        let form = Form::finished(self.0.externals[external].ty.dtype, region.rank());
+        self.push(device, Verb::Feed { external }, &[], Value { region, form })
+    }
+
+    /// A whole operation on one device.
+    pub(super) fn kernel(&mut self, device: usize, op: usize, reads: &[TaskId]) -> TaskId {
+        let spec = self.0.ops[op].spec.as_ref().expect("made with one");
+        let (labels, dtype) = (spec.space(), spec.dtype);
+        let region = spec.result_region(&labels);
+        let form = Form::finished(dtype, region.rank());
+        let operands = (0..reads.len()).map(Some).collect();
+        self.push(device, Verb::Kernel { op, labels, finish: true, operands }, reads, Value { region, form })
+    }
+
+    pub(super) fn cut(&mut self, of: TaskId, region: Region) -> TaskId {
+        let task = self.0.task(of);
+        let (device, form) = (task.device.index(), task.value.form.clone());
+        self.push(device, Verb::Cut, &[of], Value { region, form })
+    }
+
+    /// Both halves of a move; the receiving one.
+    pub(super) fn transfer(&mut self, of: TaskId, to: usize) -> TaskId {
+        let (from, value) = (self.0.task(of).device, self.0.task(of).value.clone());
+        let nothing = Value::nothing(value.region.clone());
+        let send = self.push(from.index(), Verb::Send { to: DeviceId(to as u16) }, &[of], nothing);
+        self.push(to, Verb::Receive { from }, &[send], value)
+    }
+
+    fn push(&mut self, device: usize, verb: Verb, reads: &[TaskId], value: Value) -> TaskId {
+        let device = DeviceId(device as u16);
+        let (reads, slot) = (reads.to_vec(), Slot::default());
+        self.0.push(Task { device, verb, reads, after: Vec::new(), value, slot, label: 0 })
+    }
+
+    /// Ready to run: memory planned, parameters filled.
+    pub(super) fn executor(mut self) -> Result<Executor, RunError> {
+        plan_memory(&mut self.0);
+        Executor::new(self.0, &Numbers)
+    }
+}
+
+/// Runs a graph some times, after a few runs to warm up, and gives the timeline's events of each: start and end in
+/// seconds, by task.
+pub(super) fn timed(executor: &mut Executor, runs: usize) -> Result<Vec<BTreeMap<usize, (f64, f64)>>, RunError> {
+    let warm = runs.min(3);
+    let mut all = Vec::new();
+    for n in 0..runs + warm {
+        let run = executor.run(&BTreeMap::new())?;
+        if n >= warm {
+            let events = run.timeline.events;
+            all.push(events.into_iter().map(|e| (e.task as usize, (e.start.0, e.end.0))).collect());
+        }
+    }
+    Ok(all)
+}
+
+/// Parameters of numbers from a half to one and a half: nothing overflows or gets denormal.
+struct Numbers;
+
+impl ParameterSource for Numbers {
+    fn read(&self, _: &str, ty: &TensorType, region: &Region, out: &mut [u8]) -> Result<(), String> {
+        let value = |n: usize| 0.5 + (n.wrapping_mul(0x9e37_79b9) >> 8 & 0xff) as f64 / 256.0;
+        let values: Vec<f64> = (0..region.shape().iter().product()).map(value).collect();
+        out.copy_from_slice(bytes_of(&Dense::from_f64(ty.dtype, region.shape(), &values)));
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! The simulator against real runs: the same task graphs simulated on this host's fitted machine, and run on its
+//! virtual devices, which are threads.
+
+mod cases;
+mod statistics;
+
+use cases::{Asked, Case};
+use clap::Args;
+use ein_ir::dense::Dense;
+use ein_ir::text;
+use ein_plan::options::Options;
+use ein_plan::plan::{Plan, plan};
+use ein_run::Executor;
+use ein_run::measure::{measure, median};
+use ein_task::machine::Machine;
+use ein_task::simulate::simulate;
+use statistics::{median_error, pearson};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+/// The most virtual devices of any case.
+const DEVICES: usize = 8;
+/// The bars: correlation, of times and of their logarithms, and the median of the relative errors.
+const CORRELATION: f64 = 0.9;
+const ERROR: f64 = 0.15;
+
+/// What is asked.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// A machine file from `ein machine measure --devices 8`; measured afresh if not given
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+    /// Runs of each plan that count, after three that do not
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+    /// Compare every kind of task, too: seconds simulated and measured, summed over devices
+    #[arg(long)]
+    verbs: bool,
+}
+
+/// One case, simulated and measured.
+struct Row {
+    case: String,
+    devices: usize,
+    tasks: usize,
+    simulated: f64,
+    measured: f64,
+}
+
+impl Row {
+    fn error(&self) -> f64 {
+        self.simulated / self.measured - 1.0
+    }
+}
+
+/// Compares, prints Markdown, and fails if a bar is missed.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match compared(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("simulator: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn compared(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
+    let text = match &arguments.machine {
+        Some(path) => std::fs::read_to_string(path)?,
+        None => measure(DEVICES, 9)?.file(DEVICES, SystemTime::now())?,
+    };
+    let machine = Machine::parse(&text)?;
+    let (mut rows, mut refused) = (Vec::new(), Vec::new());
+    for case in cases::all().iter().filter(|c| c.name().contains(&arguments.only)) {
+        match planned(case, &machine)? {
+            Ok(plan) => rows.push(compare(case, &plan, arguments)?),
+            Err(reason) => refused.push(format!("{}: {reason}", case.name())),
+        }
+    }
+    print!("{}", head(&text));
+    print!("{}", table(&rows));
+    for line in refused {
+        println!("* No plan: {line}");
+    }
+    Ok(verdict(&rows))
+}
+
+/// The plan of a case; the reason where a fixed strategy does not apply.
+fn planned(case: &Case, machine: &Machine) -> Result<Result<Plan, String>, Box<dyn Error>> {
+    let graph = text::parse(&case.graph).map_err(|e| format!("{}: {e}", case.name()))?;
+    let options = match case.asked {
+        Asked::Searched => Options::default(),
+        Asked::FewestBytes => Options { objective: ein_plan::options::Objective::Bytes, ..Options::default() },
+        Asked::Fixed(strategy) => Options { strategy: Some(strategy), ..Options::default() },
+    };
+    Ok(plan(&graph, &machine.first(case.devices)?, &options).map_err(|e| e.to_string()))
+}
+
+/// Simulates and runs a plan.
+fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<dyn Error>> {
+    let simulated = simulate(&plan.tasks, &plan.machine);
+    let values: BTreeMap<String, Dense> =
+        plan.tasks.externals.iter().map(|e| (e.name.clone(), numbers(&e.ty))).collect();
+    let mut executor = Executor::new(plan.tasks.clone(), &values)?;
+    let inputs: BTreeMap<String, Dense> = plan
+        .tasks
+        .externals
+        .iter()
+        .filter(|e| !e.is_resident())
+        .map(|e| (e.name.clone(), values[&e.name].clone()))
+        .collect();
+    for _ in 0..3 {
+        executor.run(&inputs)?;
+    }
+    let mut times = Vec::new();
+    let mut by_verb: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    let verb = |task: u32| plan.tasks.tasks[task as usize].verb.name().to_owned();
+    for _ in 0..arguments.runs {
+        let timeline = executor.run(&inputs)?.timeline;
+        let first = timeline.events.iter().map(|e| e.start.0).fold(f64::INFINITY, f64::min);
+        times.push(timeline.makespan().0 - first);
+        for e in &timeline.events {
+            by_verb.entry(verb(e.task)).or_default().1 += (e.end.0 - e.start.0) / f64::from(arguments.runs);
+        }
+    }
+    for e in &simulated.events {
+        by_verb.entry(verb(e.task)).or_default().0 += e.end.0 - e.start.0;
+    }
+    let row = Row {
+        case: case.name(),
+        devices: case.devices,
+        tasks: plan.tasks.tasks.len(),
+        simulated: simulated.makespan().0,
+        measured: median(&times),
+    };
+    eprintln!(
+        "{:<44} {:>9.3} ms {:>9.3} ms {:>+6.1} %",
+        row.case,
+        row.simulated * 1e3,
+        row.measured * 1e3,
+        100.0 * row.error()
+    );
+    if arguments.verbs {
+        for (verb, (simulated, measured)) in by_verb {
+            eprintln!("    {verb:<10} {:>9.3} ms {:>9.3} ms", simulated * 1e3, measured * 1e3);
+        }
+    }
+    Ok(row)
+}
+
+/// Numbers around one, the same each time.
+fn numbers(ty: &ein_ir::graph::TensorType) -> Dense {
+    let value = |n: usize| 0.5 + (n.wrapping_mul(0x9e37_79b9) >> 8 & 0xff) as f64 / 256.0;
+    Dense::from_f64(ty.dtype, ty.shape.clone(), &(0..ty.elements()).map(value).collect::<Vec<_>>())
+}
+
+/// The figures that were fitted, and how busy the host is.
+fn head(machine: &str) -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("unknown").to_owned();
+    let mut out = format!(
+        "\nLoad of the host over the last minute, this run included: {load}. Its machine file begins:\n\n```toml\n"
+    );
+    for line in machine.lines().take_while(|l| !l.starts_with("[[resources]]") && !l.starts_with("[[switches]]")) {
+        let _ = writeln!(out, "{line}");
+    }
+    out + "```\n"
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut out = "\n| plan | devices | tasks | simulated | measured | error |\n|---|---|---|---|---|---|\n".to_owned();
+    for r in rows {
+        let (simulated, measured, error) = (r.simulated * 1e3, r.measured * 1e3, 100.0 * r.error());
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {simulated:.3} ms | {measured:.3} ms | {error:+.0} % |",
+            r.case, r.devices, r.tasks
+        );
+    }
+    out + "\n"
+}
+
+/// Prints the bars; whether all are passed.
+fn verdict(rows: &[Row]) -> bool {
+    let pairs: Vec<(f64, f64)> = rows.iter().map(|r| (r.simulated, r.measured)).collect();
+    let logs: Vec<(f64, f64)> = pairs.iter().map(|p| (p.0.ln(), p.1.ln())).collect();
+    let (r, log_r, error) = (pearson(&pairs), pearson(&logs), median_error(&pairs));
+    let word = |passed: bool| if passed { "PASS" } else { "FAIL" };
+    let enough = rows.len() >= 30;
+    println!("| what | bar | found | |\n|---|---|---|---|");
+    println!("| plans | 30 | {} | {} |", rows.len(), word(enough));
+    println!("| r of times | {CORRELATION} | {r:.3} | {} |", word(r >= CORRELATION));
+    println!("| r of their logarithms | {CORRELATION} | {log_r:.3} | {} |", word(log_r >= CORRELATION));
+    println!("| median error | {:.0} % | {:.1} % | {} |", 100.0 * ERROR, 100.0 * error, word(error <= ERROR));
+    enough && r >= CORRELATION && log_r >= CORRELATION && error <= ERROR
+}
