@@ -15,6 +15,8 @@ fn bare(devices: usize, host: bool) -> Machine {
         memory_bandwidth: 1e12,
         launch: Seconds(0.0),
         free_elementwise: false,
+        elements: None,
+        under_softmax: None,
         engines: None,
     };
     let devices = (0..devices).map(device).collect();

@@ -8,9 +8,9 @@
 //!   the device's for the type the operation works in, `bytes` are each operand's region and the result once;
 //!   Under a softmax the rate is `under_softmax`, where the device has one;
 //! * any other block: `bytes / memory_bandwidth + launch`;
-//! * on a device with a rate for `elements`, a thread: bytes and arithmetic do not hide each other, so both count, and
-//!   the arithmetic of other blocks is `points / elements`, points of label space;
 //!   nothing at all, launch included, where the device is idealised to do them for free;
+//! * on a device with a rate for `elements`, a thread: bytes and arithmetic do not hide each other, so both count, and
+//!   the arithmetic of other blocks is `points / elements`, points of label space if anything is computed at them;
 //! * a local copy of `b` bytes: `2 b / memory_bandwidth + launch` (read and write), nothing where
 //!   element-wise work is free;
 //! * an empty block: nothing, since it is not launched.
@@ -64,7 +64,7 @@ mod tests {
     use crate::machine::{Device, Machine};
     use ein_ir::dtype::DType;
     use ein_ir::einsum::{Access, Einsum, Label};
-    use ein_ir::expr::Expr;
+    use ein_ir::expr::{Expr, Unary};
     use ein_ir::kernel::{Attention, Gather, Kernel};
     use ein_ir::op::Op;
 
@@ -74,11 +74,21 @@ mod tests {
     }
 
     fn copy(n: usize) -> Spec {
+        map(n, Expr::operand(DType::F32))
+    }
+
+    fn exponential(n: usize) -> Spec {
+        let mut join = Expr::operand(DType::F32);
+        join.unary(Unary::Exp, 0).unwrap();
+        map(n, join)
+    }
+
+    fn map(n: usize, join: Expr) -> Spec {
         let e = Einsum {
             labels: vec![Label::new("i", n)],
             rank: 1,
             accesses: vec![Access::labels(&[0])],
-            join: Expr::operand(DType::F32),
+            join,
             monoid: Monoid::Sum,
             dtype: DType::F32,
         };
@@ -150,7 +160,9 @@ mod tests {
         near(kernel_seconds(&thread, &queries, &space), 512.0 * 8.0 * 16_777_216.0 / 30e9 + 2e-6);
         // Bytes and arithmetic add up: of a map; of a product, which has three matrices of 2-byte elements.
         thread.elements = Some(500e6);
-        near(kernel_seconds(&thread, &copy(1_000_000), &map), 1e6 / 500e6 + 8e6 / 12e9 + 2e-6);
+        near(kernel_seconds(&thread, &exponential(1_000_000), &map), 1e6 / 500e6 + 8e6 / 12e9 + 2e-6);
+        // A copy computes nothing.
+        near(kernel_seconds(&thread, &copy(1_000_000), &map), 8e6 / 12e9 + 2e-6);
         let product = Region::of(&[(0, 64), (0, 64), (0, 64)]);
         near(kernel_seconds(&thread, &matmul(64, 64, 64), &product), 524_288.0 / 150e9 + 24_576.0 / 12e9 + 2e-6);
     }

@@ -101,7 +101,7 @@ impl Place {
             // One line, but for what shows a place in a text, and for the parser of the command line.
             let lines = stderr.lines().count();
             let pointing = stderr.lines().last().is_some_and(|l| l.ends_with('^'));
-            let words = ["error: ", "Runs AI", "List or draw"].iter().any(|w| stderr.starts_with(w));
+            let words = ["error: ", "Runs AI", "List, draw"].iter().any(|w| stderr.starts_with(w));
             assert!(
                 words || stderr.starts_with("ein: ") && (lines == 1 || lines == 3 && pointing),
                 "ein {shown}\n{stderr}"

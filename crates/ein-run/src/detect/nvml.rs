@@ -91,7 +91,7 @@ fn speed(device: &Device<'_>) -> Option<u64> {
 
 fn pair(first: usize, a: &Device<'_>, second: usize, b: &Device<'_>) -> Pair {
     let can = |what: P2pCapabilitiesIndex| {
-        let both = [a.p2p_status(b, what.clone()), b.p2p_status(a, what)];
+        let both = [a.p2p_status(b, what), b.p2p_status(a, what)];
         both.into_iter().all(|s| s.is_ok_and(|s| s == P2pStatus::Ok))
     };
     let peers = can(P2pCapabilitiesIndex::Read) && can(P2pCapabilitiesIndex::Write);
