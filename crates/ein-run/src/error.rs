@@ -4,6 +4,7 @@ use ein_ir::graph::TensorType;
 use ein_ir::region::Region;
 use ein_task::machine::DeviceId;
 use ein_task::verify::VerifyError;
+use std::time::Duration;
 
 /// Why a run could not start or did not end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +120,22 @@ pub enum Cause {
     Transport {
         /// What it said.
         reason: String,
+    },
+    /// Nothing was heard for too long.
+    #[error("nothing was heard for {limit:?}")]
+    Silence {
+        /// How long a device waits.
+        limit: Duration,
+    },
+    /// A device waited for another in vain.
+    #[error("waiting for {peer} {what}: {cause}", what = if *.sends { "to take it" } else { "to send it" })]
+    Peer {
+        /// The other device.
+        peer: DeviceId,
+        /// Whether the other should take what this one sends, or send what this one takes.
+        sends: bool,
+        /// What the transport said.
+        cause: Box<Cause>,
     },
     /// The worker panicked; a fault of ours.
     #[error("the worker panicked: {message}")]

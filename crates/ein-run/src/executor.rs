@@ -5,10 +5,11 @@ use crate::cpu::boxes;
 use crate::device::Device;
 use crate::error::{Cause, RunError};
 use crate::load::load;
+use crate::rendezvous::Rendezvous;
 use crate::schedule::Schedule;
 use crate::source::{ParameterSource, bytes_of, bytes_of_mut};
 use crate::trace::{self, Mark};
-use crate::transport::{Arrival, Local, Transport};
+use crate::transport::{Arrival, Local, News, Transport};
 use ein_ir::dense::Dense;
 use ein_ir::op::InputKind;
 use ein_task::machine::DeviceId;
@@ -20,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Which of the ready tasks a device takes next. Results do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -58,6 +59,8 @@ struct Worker {
     /// What each of its tasks still waits for in this run; indexed as the graph's tasks.
     waits: Vec<u32>,
     ready: Ready,
+    /// Whether messages are sent only once their receivers have room.
+    granting: bool,
     marks: Vec<Mark>,
 }
 
@@ -73,6 +76,23 @@ impl Executor {
         let devices = (0..graph.devices).map(|_| Box::new(CpuDevice::default()) as Box<dyn Device>).collect();
         let ends = Local::ends(graph.devices).into_iter().map(|end| Box::new(end) as Box<dyn Transport>).collect();
         Self::with(graph, parameters, devices, ends)
+    }
+
+    /// Prepares a task graph for the CPU, its devices joined by a transport that buffers no message. For tests:
+    /// it shows that a plan counts on no buffer. `limit` is how long a device waits for news of others.
+    pub fn unbuffered(
+        graph: TaskGraph,
+        parameters: &dyn ParameterSource,
+        limit: Option<Duration>,
+    ) -> Result<Self, RunError> {
+        let devices = (0..graph.devices).map(|_| Box::new(CpuDevice::default()) as Box<dyn Device>).collect();
+        let ends = Rendezvous::ends(graph.devices, limit);
+        Self::with(
+            graph,
+            parameters,
+            devices,
+            ends.into_iter().map(|end| Box::new(end) as Box<dyn Transport>).collect(),
+        )
     }
 
     /// Prepares a task graph for given devices, joined by given ends of one transport.
@@ -96,6 +116,7 @@ impl Executor {
                 transport,
                 waits: Vec::new(),
                 ready: Ready::new(Order::Listed, 0),
+                granting: false,
                 marks: Vec::new(),
             })
             .collect();
@@ -218,7 +239,10 @@ impl Worker {
         let caught = catch_unwind(AssertUnwindSafe(|| self.rows(shared, n, order, &mut current)));
         let result = caught.unwrap_or_else(|p| Err(panic_cause(&*p)));
         result.map_err(|cause| {
-            if cause != Cause::Stopped {
+            // A device that heard nothing lets the others find out too: they wait no longer than it did, and of all
+            // that was missed the earliest row names the device that is gone.
+            let heard_nothing = matches!(&cause, Cause::Peer { cause, .. } if matches!(**cause, Cause::Silence { .. }));
+            if cause != Cause::Stopped && !heard_nothing {
                 self.transport.abort();
             }
             Failure { task: current, cause }
@@ -232,17 +256,33 @@ impl Worker {
         self.marks.clear();
         self.marks.reserve(rows.len());
         self.ready = Ready::new(order, n);
-        for &id in rows.iter().filter(|id| schedule.waits[id.index()] == 0) {
-            self.ready.push(graph, id);
+        self.granting = !self.transport.buffers();
+        for &id in rows {
+            // Where nothing is buffered a send waits for its receiver too. That is a wait like any other: the
+            // device goes on with what is ready, and receives.
+            if self.granting && matches!(graph.tasks[id.index()].verb, Verb::Send { .. }) {
+                self.waits[id.index()] += 1;
+            }
+            self.look(graph, id)?;
         }
         let mut left = rows.len();
         while left > 0 {
-            while let Some(arrival) = self.transport.poll(self.ready.is_empty())? {
-                let receiver = schedule.receiver.get(arrival.tag as usize).copied().flatten();
-                let receiver = receiver.ok_or_else(|| Cause::Transport {
-                    reason: format!("message {} from {} is for nobody", arrival.tag, arrival.from),
-                })?;
-                self.done(graph, receiver);
+            while let Some(news) = self.transport.poll(self.ready.is_empty()).map_err(|cause| match cause {
+                Cause::Silence { .. } | Cause::Transport { .. } => self.missed(graph, rows, cause, current),
+                other => other,
+            })? {
+                let nobody = |what: String| Cause::Transport { reason: format!("{what} is for nobody") };
+                let task = match news {
+                    News::Arrived(Arrival { from, tag }) => {
+                        let receiver = schedule.receiver.get(tag as usize).copied().flatten();
+                        receiver.ok_or_else(|| nobody(format!("message {tag} from {from}")))?
+                    }
+                    News::Granted(tag) => {
+                        let own = rows.binary_search(&TaskId(tag)).is_ok() && self.waits[tag as usize] > 0;
+                        own.then_some(TaskId(tag)).ok_or_else(|| nobody(format!("room for message {tag}")))?
+                    }
+                };
+                self.done(graph, task)?;
             }
             let Some(id) = self.ready.pop() else { continue };
             *current = id.0;
@@ -252,19 +292,44 @@ impl Worker {
             self.marks.push(Mark { task: id.0, start, end });
             left -= 1;
             for &next in &schedule.then[id.index()] {
-                self.done(graph, next);
+                self.done(graph, next)?;
             }
         }
         Ok(())
     }
 
     /// One of the things that `task` waits for is done.
-    fn done(&mut self, graph: &TaskGraph, task: TaskId) {
-        let waits = &mut self.waits[task.index()];
-        *waits -= 1;
-        if *waits == 0 {
-            self.ready.push(graph, task);
+    fn done(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause> {
+        self.waits[task.index()] -= 1;
+        self.look(graph, task)
+    }
+
+    /// Whether a task can go, or be granted its message: a receive that waits for nothing else has room for it.
+    fn look(&mut self, graph: &TaskGraph, id: TaskId) -> Result<(), Cause> {
+        let task = &graph.tasks[id.index()];
+        match (self.waits[id.index()], &task.verb) {
+            (0, _) => self.ready.push(graph, id),
+            (1, Verb::Receive { from }) if self.granting => {
+                let message = Arrival { from: *from, tag: task.reads[0].0 };
+                self.transport.grant(message, task.value.bytes().0)?;
+            }
+            _ => {}
         }
+        Ok(())
+    }
+
+    /// What a device waited for when the transport gave up: its first move of which only the other end is missing.
+    fn missed(&self, graph: &TaskGraph, rows: &[TaskId], cause: Cause, current: &mut u32) -> Cause {
+        let peer = |id: &&TaskId| match graph.tasks[id.index()].verb {
+            Verb::Receive { from } => Some((from, false)),
+            Verb::Send { to } if self.granting => Some((to, true)),
+            _ => None,
+        };
+        let waits = |id: &&TaskId| self.waits[id.index()] == 1 && peer(id).is_some();
+        let Some(id) = rows.iter().find(waits) else { return cause };
+        let Some((peer, sends)) = peer(&id) else { return cause };
+        *current = id.0;
+        Cause::Peer { peer, sends, cause: Box::new(cause) }
     }
 
     fn task(&mut self, shared: &Shared<'_>, id: TaskId) -> Result<(), Cause> {

@@ -13,6 +13,7 @@ pub mod error;
 pub mod executor;
 mod load;
 pub mod measure;
+pub mod rendezvous;
 mod schedule;
 pub mod source;
 pub mod trace;

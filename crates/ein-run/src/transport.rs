@@ -5,6 +5,7 @@ use ein_task::machine::DeviceId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What tells messages apart: the number of the row that sends.
 pub type Tag = u32;
@@ -18,14 +19,31 @@ pub struct Arrival {
     pub tag: Tag,
 }
 
+/// What an end of a transport reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum News {
+    /// A message has arrived and can be received.
+    Arrived(Arrival),
+    /// The receiver of the message of this tag has room for it, so that it can be sent.
+    Granted(Tag),
+}
+
 /// One device's end of a transport.
 pub trait Transport: Send {
+    /// Whether a message can be sent before its receiver has room for it. Where it cannot, a message is sent only
+    /// after [`News::Granted`], and no end ever waits inside a send.
+    fn buffers(&self) -> bool;
+
+    /// Tells the sender of a message of `bytes` bytes that there is room for it. Called once for every message,
+    /// by its receiver, and only where nothing is buffered.
+    fn grant(&mut self, message: Arrival, bytes: u64) -> Result<(), Cause>;
+
     /// Sends a message. Never waits for the receiver.
     fn send(&mut self, to: DeviceId, tag: Tag, bytes: &[u8]) -> Result<(), Cause>;
 
-    /// The next message that has arrived and was not reported yet. With `wait`, blocks until there is one
-    /// or the run is aborted; an aborted run is [`Cause::Stopped`].
-    fn poll(&mut self, wait: bool) -> Result<Option<Arrival>, Cause>;
+    /// The next news that was not reported yet. With `wait`, blocks until there is some or the run is aborted;
+    /// an aborted run is [`Cause::Stopped`], a wait beyond the transport's limit [`Cause::Silence`].
+    fn poll(&mut self, wait: bool) -> Result<Option<News>, Cause>;
 
     /// Hands a reported message to `take` and forgets it.
     fn receive(&mut self, message: Arrival, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause>;
@@ -37,10 +55,26 @@ pub trait Transport: Send {
     fn reset(&mut self);
 }
 
+/// Waits for news, no longer than until a limit since `since`; [`Cause::Silence`] beyond it.
+pub(crate) fn wait_for<'a, T>(
+    news: &Condvar,
+    guard: MutexGuard<'a, T>,
+    since: Instant,
+    limit: Option<Duration>,
+) -> Result<MutexGuard<'a, T>, Cause> {
+    let Some(limit) = limit else { return Ok(news.wait(guard).unwrap_or_else(PoisonError::into_inner)) };
+    let left = limit.saturating_sub(since.elapsed());
+    if left.is_zero() {
+        return Err(Cause::Silence { limit });
+    }
+    Ok(news.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0)
+}
+
 /// Mailboxes of the devices of one process.
 struct Hub {
     boxes: Vec<Mailbox>,
     stopped: AtomicBool,
+    limit: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -79,7 +113,7 @@ impl Letters {
 }
 
 /// A mutex is never held while user code runs, so a poisoned one still holds whole data.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -90,10 +124,16 @@ pub struct Local {
 }
 
 impl Local {
-    /// The ends of `devices` devices.
+    /// The ends of `devices` devices, which wait for each other as long as it takes: in one process a device that
+    /// fails says so.
     pub fn ends(devices: usize) -> Vec<Self> {
+        Self::ends_within(devices, None)
+    }
+
+    /// The ends of `devices` devices, which wait for news no longer than `limit`.
+    pub fn ends_within(devices: usize, limit: Option<Duration>) -> Vec<Self> {
         let boxes = (0..devices).map(|_| Mailbox::default()).collect();
-        let hub = Arc::new(Hub { boxes, stopped: AtomicBool::new(false) });
+        let hub = Arc::new(Hub { boxes, stopped: AtomicBool::new(false), limit });
         (0..devices).map(|d| Self { hub: Arc::clone(&hub), me: DeviceId(d as u16) }).collect()
     }
 
@@ -103,6 +143,14 @@ impl Local {
 }
 
 impl Transport for Local {
+    fn buffers(&self) -> bool {
+        true
+    }
+
+    fn grant(&mut self, _: Arrival, _: u64) -> Result<(), Cause> {
+        Ok(())
+    }
+
     fn send(&mut self, to: DeviceId, tag: Tag, bytes: &[u8]) -> Result<(), Cause> {
         let Some(mailbox) = self.hub.boxes.get(to.index()) else {
             return Err(Cause::Transport { reason: format!("there is no device {to}") });
@@ -121,21 +169,22 @@ impl Transport for Local {
         Ok(())
     }
 
-    fn poll(&mut self, wait: bool) -> Result<Option<Arrival>, Cause> {
+    fn poll(&mut self, wait: bool) -> Result<Option<News>, Cause> {
         let mailbox = self.mailbox();
+        let mut since = None;
         let mut letters = lock(&mailbox.inner);
         loop {
             if self.hub.stopped.load(Ordering::SeqCst) {
                 return Err(Cause::Stopped);
             }
             if let Some(arrival) = letters.unreported.pop_front() {
-                return Ok(Some(arrival));
+                return Ok(Some(News::Arrived(arrival)));
             }
             if !wait {
                 return Ok(None);
             }
             letters.waits = true;
-            letters = mailbox.news.wait(letters).unwrap_or_else(PoisonError::into_inner);
+            letters = wait_for(&mailbox.news, letters, *since.get_or_insert_with(Instant::now), self.hub.limit)?;
         }
     }
 
@@ -183,8 +232,11 @@ mod tests {
         let mut a = ends.pop().expect("two ends");
         a.send(B, 7, &[1, 2]).expect("sent");
         a.send(B, 8, &[]).expect("sent");
-        let first = b.poll(false).expect("not stopped").expect("arrived");
-        let second = b.poll(true).expect("not stopped").expect("arrived");
+        let mut next = |wait| match b.poll(wait) {
+            Ok(Some(News::Arrived(arrival))) => arrival,
+            other => panic!("{other:?}"),
+        };
+        let (first, second) = (next(false), next(true));
         assert_eq!((first.from, first.tag, second.tag), (A, 7, 8));
         assert_eq!(b.poll(false), Ok(None));
         let mut got = Vec::new();
