@@ -7,6 +7,7 @@ use ein_plan::choice::Choice;
 use ein_plan::lower::lower;
 use ein_plan::options::{Objective, Options};
 use ein_plan::plan::plan;
+use ein_run::Order;
 use ein_task::machine::Machine;
 use ein_task::memory::plan_memory;
 use ein_task::task::{TaskGraph, Verb};
@@ -14,7 +15,7 @@ use ein_task::task_text::print;
 use ein_task::verify::verify;
 use ein_tests::cases::{Case, parse};
 use ein_tests::choices::{Rng, by_label, drawn, held};
-use ein_tests::computed::once;
+use ein_tests::computed::computed;
 use ein_tests::machines;
 use ein_tests::same::difference;
 use std::collections::BTreeSet;
@@ -37,11 +38,14 @@ fn check(file: &str) {
 /// Runs a plan of a case and compares.
 fn compare(case: &Case, graph: &Graph, tasks: &TaskGraph, how: &str) {
     verify(tasks).unwrap_or_else(|e| panic!("{}, {how}: {e}\n{}", case.name, print(tasks)));
-    let found = once(graph, tasks, &case.inputs(graph));
+    // In random order, it is also run with no message buffered.
+    let found = computed(graph, tasks, &case.inputs(graph), &[Order::Listed, Order::Random(3)]);
     match (&case.fails, found) {
-        (None, Ok(found)) => {
-            let off = difference(&found, &case.expected(graph), case.within);
-            assert_eq!(off, None, "{}, {how}\n{}", case.name, print(tasks));
+        (None, Ok(runs)) => {
+            for found in runs {
+                let off = difference(&found, &case.expected(graph), case.within);
+                assert_eq!(off, None, "{}, {how}\n{}", case.name, print(tasks));
+            }
         }
         (None, Err(e)) => panic!("{}, {how}: {e}", case.name),
         (Some(why), Err(e)) => assert!(e.contains(why.as_str()), "{}, {how}: `{why}` is not in: {e}", case.name),

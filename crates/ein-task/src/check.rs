@@ -75,6 +75,9 @@ pub enum Fault {
     /// The relation has no such block.
     #[error("there is no block {0}")]
     NoBlock(usize),
+    /// What is empty is neither loaded nor moved, so that no end waits for it.
+    #[error("block {0} is empty")]
+    Empty(usize),
     /// The device does not hold the block.
     #[error("block {block} is held by {holders} of the machine's devices")]
     NotHeld {
@@ -154,6 +157,9 @@ fn meaning(exchange: &Exchange, machine: &Machine, earlier: &[Piece], step: &Ste
             if device.index() >= machine.len() || !held.devices.iter().any(|d| d == *device) {
                 return Err(Fault::NotHeld { block: *block, holders: held.devices });
             }
+            if held.region.is_empty() {
+                return Err(Fault::Empty(*block));
+            }
             let finished = exchange.have.is_finished(*block);
             let partials = if finished { Vec::new() } else { vec![*block] };
             Ok(Piece { region: held.region.clone(), partials, device: *device, finished })
@@ -187,6 +193,8 @@ fn meaning(exchange: &Exchange, machine: &Machine, earlier: &[Piece], step: &Ste
     }
 }
 
+/// Every monoid is commutative, so partials need not be neighbours in the list of blocks to be folded. A scan's
+/// carries are none of them: they are blocks of a tensor with an axis of their own.
 fn fold(exchange: &Exchange, pieces: &[&Piece]) -> Result<Piece, Fault> {
     let first = *pieces.first().ok_or(Fault::NoPieces)?;
     let mut partials = Vec::new();
@@ -247,7 +255,8 @@ fn answers(pieces: &[Piece], need: &Need, id: PieceId) -> Result<(), Fault> {
 }
 
 /// Shows that the program ends with no message buffered: every device does its own rows in row order,
-/// and both ends of a move wait until the other is there. `pieces` are those that [`check`] returned.
+/// and both ends of a move wait until the other is there. `pieces` are those that [`check`] returned. Rows name
+/// earlier rows only, so this follows from [`check`]; it is done here by meeting, without that argument.
 pub fn check_rendezvous(program: &Program, pieces: &[Piece], machine: &Machine) -> Result<(), CheckError> {
     let mut queues = vec![Vec::new(); machine.len()];
     for (row, step) in program.steps.iter().enumerate() {

@@ -5,6 +5,7 @@
 
 mod ancestors;
 pub mod bounds;
+pub mod buffers;
 pub mod check;
 #[cfg(test)]
 mod closed_form_tests;
