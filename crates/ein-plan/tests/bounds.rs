@@ -71,7 +71,8 @@ fn owned(random: &mut Random, exchange: &Exchange, machine: &Machine) -> Program
     let mut program = Program::default();
     let mut parts = vec![Vec::new(); exchange.needs.len()];
     for atom in exchange.atoms() {
-        let owner = d(random.below(machine.len()));
+        // Nothing is folded at a host.
+        let owner = d(random.below(machine.workers().len()));
         let mut pieces = Vec::new();
         for &block in &atom.blocks {
             let holders: Vec<DeviceId> = exchange.have.blocks[block].devices.iter().collect();

@@ -158,6 +158,16 @@ fn rules() {
     }
 }
 
+/// What is empty is no piece, so neither end of a move can wait for it.
+#[test]
+fn empty_blocks_are_not_loaded() {
+    let mut exchange = question(&[]);
+    exchange.have.blocks[0].region = Region::of(&[(0, 0)]);
+    let program = Program::parse("%0 = load b0 at d0\n%1 = move %0 -> d1\nyield").unwrap();
+    let refusal = check(&exchange, &program, &line()).unwrap_err().to_string();
+    assert_eq!(refusal, "step %0 = load b0 at d0: block 0 is empty");
+}
+
 #[test]
 fn devices_that_wait_for_each_other() {
     // Two swaps in row order end; if one device takes its rows in another order, nobody is ever met.

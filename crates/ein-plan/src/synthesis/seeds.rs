@@ -450,7 +450,9 @@ pub(super) fn ring(net: &Net) -> Option<Vec<DeviceId>> {
         .collect();
     widths.sort_by(|a, b| b.total_cmp(a));
     widths.dedup();
-    let natural = (0..devices.len()).all(|n| width(devices[n], devices[(n + 1) % devices.len()]) == widths[0]);
+    // Where all links lead to a host, there is no ring.
+    let &widest = widths.first()?;
+    let natural = (0..devices.len()).all(|n| width(devices[n], devices[(n + 1) % devices.len()]) == widest);
     if natural || devices.len() > 16 {
         return Some(devices);
     }
