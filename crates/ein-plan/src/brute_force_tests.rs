@@ -2,13 +2,14 @@
 //! as devices, on every assignment of devices, with every tensor left as produced, gathered whole everywhere or at any
 //! one device, or held as one of its readers needs it. Nothing here asks the search's own generators.
 
+use crate::answers::Answers;
 use crate::choice::{Block, Decomposition};
 use crate::exchanges::{covered, hand_out};
 use crate::layouts::held_of;
 use crate::needs::{held_needs, home_relation, operand_needs, output_sources, produced};
 use crate::options::{Objective, Options};
 use crate::plan::plan;
-use crate::price::{Exchanges, seconds};
+use crate::price::seconds;
 use ein_ir::dtype::DType;
 use ein_ir::graph::{Graph, TensorId, TensorType};
 use ein_ir::op::{InputKind, Op};
@@ -103,7 +104,7 @@ fn decompositions(space: &Region, devices: usize) -> Vec<Decomposition> {
 struct Brute<'a> {
     graph: &'a Graph,
     machine: &'a Machine,
-    known: Exchanges,
+    known: Answers,
     rows: Vec<TensorId>,
     choices: Vec<Vec<Decomposition>>,
     seconds: Vec<Vec<f64>>,
@@ -204,7 +205,7 @@ fn brute_force(graph: &Graph, machine: &Machine) -> f64 {
         list.iter().map(|d| seconds(&spec, d, machine).0).collect()
     };
     let times = rows.iter().zip(&choices).map(of).collect();
-    let known = Exchanges::new(Objective::Time);
+    let known = Answers::of(&Options::default());
     Brute { graph, machine, known, rows, choices, seconds: times, tensors: BTreeMap::new() }.best()
 }
 

@@ -1,10 +1,11 @@
 //! What exchanges between layouts cost: a bound at first, the synthesised program's price once it matters.
 
+use crate::answers::Answers;
 use crate::exchanges::hand_out;
 use crate::layouts::{Layouts, NeedsId, RelationId};
 use crate::options::Objective;
 use crate::pattern::{Axes, Pattern, Ports, Profile};
-use crate::price::{Exchanges, PriceError};
+use crate::price::PriceError;
 use ein_task::machine::Machine;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -53,12 +54,12 @@ pub(crate) struct Costs<'a> {
     entries: Vec<Entry>,
     /// Exchanges whose own price differs from their pattern's.
     own: HashMap<(RelationId, NeedsId), Cost>,
-    exchanges: &'a mut Exchanges,
+    exchanges: &'a mut Answers,
 }
 
 impl<'a> Costs<'a> {
     /// No price known yet.
-    pub fn new(machine: &'a Machine, exchanges: &'a mut Exchanges) -> Self {
+    pub fn new(machine: &'a Machine, exchanges: &'a mut Answers) -> Self {
         Self {
             machine,
             ports: Ports::of(machine),
@@ -129,7 +130,8 @@ impl<'a> Costs<'a> {
         }
         let before = self.entries[entry];
         let exchange = hand_out(layouts.relation_at(have), layouts.needs_at(needs));
-        let traffic = self.exchanges.traffic(&exchange, self.machine)?;
+        let answer = self.exchanges.answer(&exchange, self.machine)?;
+        let traffic = &answer.traffic;
         let cost = Cost { seconds: traffic.seconds.0, bytes: traffic.bytes_total.0 as f64 };
         if before.exact {
             // Equal up to names, but the program found for these names may be another.
@@ -141,6 +143,11 @@ impl<'a> Costs<'a> {
         }
         self.entries[entry] = Entry { cost, exact: true };
         Ok(before.cost != cost)
+    }
+
+    /// What answers the questions.
+    pub fn answers(&mut self) -> &mut Answers {
+        self.exchanges
     }
 
     /// Distinct patterns seen.

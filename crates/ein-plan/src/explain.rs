@@ -1,19 +1,19 @@
 //! `EXPLAIN` for tensors: for every operation its blocks and seconds, for every exchange its program and
 //! bytes, for every device its memory.
 
+use crate::answers::Answers;
 use crate::choice::{Decomposition, Home};
 use crate::consumers::consumers;
 use crate::error::PlanError;
 use crate::exchanges::{Planned, Stage, exchanges};
 use crate::needs::{home_relation, produced};
 use crate::plan::Plan;
-use crate::price::{aim, answer, seconds};
+use crate::price::seconds;
 use crate::report::Report;
 use ein_ir::graph::TensorId;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::spec::Spec;
 use ein_task::machine::Device;
-use ein_task::traffic::traffic;
 use ein_task::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -168,10 +168,12 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
     }
     let position = |id: &TensorId| positions.get(id).copied();
     let mut moved = Vec::new();
+    let mut answers = Answers::of(&plan.options);
     for planned in exchanges(&plan.graph, &plan.choice, &plan.options, &plan.machine)? {
-        let program = answer(&planned.exchange, &plan.machine, aim(plan.options.objective), plan.options.exchange)
+        let answer = answers
+            .answer(&planned.exchange, &plan.machine)
             .map_err(|e| PlanError::Exchange { tensor: name(planned.tensor), reason: e.to_string() })?;
-        let counted = traffic(&planned.exchange, &program, &plan.machine);
+        let (program, counted) = (&answer.program, &answer.traffic);
         if counted.moves == 0 {
             continue;
         }

@@ -2,6 +2,7 @@
 //!
 //! This crate holds no buffer and reads no clock (but for reporting how long planning took).
 
+pub mod answers;
 pub mod bounds;
 #[cfg(test)]
 mod brute_force_tests;

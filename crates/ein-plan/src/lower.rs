@@ -7,6 +7,7 @@
 mod pieces;
 mod program;
 
+use crate::answers::{AnswerError, Answers};
 use crate::choice::{Choice, Home};
 use crate::exchanges::{ChoiceError, Planned, Stage, exchanges};
 use crate::needs::{home_relation, output_sources, produced_of, working_blocks};
@@ -20,7 +21,6 @@ use ein_task::machine::{DeviceId, Machine};
 use ein_task::relation::{Held, Relation};
 use ein_task::task::{External, TaskGraph, Value, Verb};
 use pieces::Rows;
-use program::Programs;
 use std::collections::BTreeMap;
 
 /// Why a choice could not be lowered.
@@ -49,9 +49,20 @@ pub enum LowerError {
 
 /// Lowers a choice. The memory plan is not part of it: slots are all empty.
 pub fn lower(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -> Result<TaskGraph, LowerError> {
+    lower_with(graph, choice, machine, options, &mut Answers::of(options))
+}
+
+/// [`lower`], with exchanges that are already answered.
+pub fn lower_with(
+    graph: &Graph,
+    choice: &Choice,
+    machine: &Machine,
+    options: &Options,
+    answers: &mut Answers,
+) -> Result<TaskGraph, LowerError> {
     let planned = exchanges(graph, choice, options, machine)?;
     let due = due(&planned);
-    let mut lowering = Lowering::new(graph, choice, machine, options);
+    let mut lowering = Lowering::new(graph, choice, machine, options, answers);
     for tensor in graph.ids() {
         for &n in due.before.get(&tensor).map_or(&[][..], Vec::as_slice) {
             lowering.exchange(&planned[n])?;
@@ -101,20 +112,26 @@ struct Lowering<'a> {
     machine: &'a Machine,
     options: &'a Options,
     rows: Rows<'a>,
-    programs: Programs,
+    answers: &'a mut Answers,
     /// What every computing row leaves.
     produced: BTreeMap<TensorId, Relation>,
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a Graph, choice: &'a Choice, machine: &'a Machine, options: &'a Options) -> Self {
+    fn new(
+        graph: &'a Graph,
+        choice: &'a Choice,
+        machine: &'a Machine,
+        options: &'a Options,
+        answers: &'a mut Answers,
+    ) -> Self {
         let out = TaskGraph {
             devices: machine.len(),
             labels: graph.nodes().iter().map(|n| n.name.clone()).collect(),
             ..TaskGraph::default()
         };
         let rows = Rows::new(graph, out);
-        Self { graph, choice, machine, options, rows, programs: Programs::default(), produced: BTreeMap::new() }
+        Self { graph, choice, machine, options, rows, answers, produced: BTreeMap::new() }
     }
 
     /// Brings an input in, at every device that holds a block of it.
@@ -172,9 +189,12 @@ impl<'a> Lowering<'a> {
 
     /// Answers an exchange and lowers its program.
     fn exchange(&mut self, planned: &Planned) -> Result<(), LowerError> {
-        let name = || self.graph.node(planned.tensor).name.clone();
-        let program = self.programs.of(&planned.exchange, self.machine, self.options, name)?;
-        program::lower(&mut self.rows, planned.tensor, &planned.exchange, &program);
+        let tensor = || self.graph.node(planned.tensor).name.clone();
+        let answer = self.answers.answer(&planned.exchange, self.machine).map_err(|e| match e {
+            AnswerError::Synthesis(source) => LowerError::Synthesis { tensor: tensor(), source },
+            AnswerError::Unsound(source) => LowerError::Unsound { tensor: tensor(), source },
+        })?;
+        program::lower(&mut self.rows, planned.tensor, &planned.exchange, &answer);
         Ok(())
     }
 

@@ -1,12 +1,13 @@
 //! The pipeline: from a graph, a machine and what the caller asks to a task graph with its figures.
 
+use crate::answers::Answers;
 use crate::bounds;
 use crate::candidates::Richness;
 use crate::choice::Choice;
 use crate::error::{Live, PlanError};
-use crate::lower::lower;
+use crate::lower::lower_with;
 use crate::options::{Objective, Options, Placement, Strategy};
-use crate::price::{Exchanges, Price, price_with};
+use crate::price::{Price, price_with};
 use crate::report::{Assumptions, Effort, PerDevice, Report, StrategyReport};
 use crate::search::Search;
 use crate::strategies::fixed;
@@ -74,9 +75,9 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
     };
     let priced = admit(machine, options).and_then(|()| {
         let choice = fixed(strategy, graph, machine, options)?;
-        let mut known = Exchanges::of(options);
+        let mut known = Answers::of(options);
         let price = price_with(graph, &choice, machine, options, &mut known)?;
-        let tasks = tasks(graph, &choice, machine, options)?;
+        let tasks = tasks(graph, &choice, machine, options, &mut known)?;
         Ok((price, tasks))
     });
     match priced {
@@ -123,9 +124,9 @@ struct Decided {
 
 fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> Result<Decided, PlanError> {
     let choice = fixed(strategy, graph, machine, options)?;
-    let mut known = Exchanges::of(options);
+    let mut known = Answers::of(options);
     let price = price_with(graph, &choice, machine, options, &mut known)?;
-    let tasks = tasks(graph, &choice, machine, options)?;
+    let tasks = tasks(graph, &choice, machine, options, &mut known)?;
     check_capacity(&tasks, machine, options.memory).map_err(|lack| does_not_fit(&lack))?;
     // Nothing was searched, so the only bound is the one that knows no candidates.
     let bound = bounds::absolute(graph, machine, options);
@@ -133,15 +134,21 @@ fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strateg
 }
 
 /// The task graph of a choice, its memory planned.
-fn tasks(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -> Result<TaskGraph, PlanError> {
-    let mut tasks = lower(graph, choice, machine, options)?;
+fn tasks(
+    graph: &Graph,
+    choice: &Choice,
+    machine: &Machine,
+    options: &Options,
+    known: &mut Answers,
+) -> Result<TaskGraph, PlanError> {
+    let mut tasks = lower_with(graph, choice, machine, options, known)?;
     plan_memory(&mut tasks);
     Ok(tasks)
 }
 
 /// Searches, with a price on memory that rises until the plan fits, and then falls as far as it still does.
 fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
-    let mut known = Exchanges::of(options);
+    let mut known = Answers::of(options);
     let mut search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
     let mut best: Option<(f64, Choice, TaskGraph)> = None;
     let mut lack: Option<NotEnough> = None;
@@ -153,7 +160,7 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
         let found = search.solve()?;
         effort = Effort { rounds: effort.rounds + found.effort.rounds, ..found.effort };
         bound = bound.max(search.bound_without_memory(&found));
-        let tasks = tasks(graph, &found.choice, machine, options)?;
+        let tasks = tasks(graph, &found.choice, machine, options, search.answers())?;
         let peak = largest(&tasks);
         let fits = match check_capacity(&tasks, machine, options.memory) {
             Ok(()) => {

@@ -1,69 +1,21 @@
 //! The counting page: what a complete choice costs.
 
+use crate::answers::Answers;
 use crate::candidates;
 use crate::choice::{Choice, Decomposition, Home};
 use crate::error::PlanError;
 use crate::exchanges::{Planned, exchanges};
-use crate::options::{ExchangeStyle, Objective, Options};
-use crate::synthesis::{Aim, naive, synthesize_for};
+use crate::options::{Objective, Options};
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::Op;
 use ein_ir::spec::Spec;
-use ein_task::exchange::{Exchange, Program};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::price::kernel_seconds;
-use ein_task::traffic::{Traffic, traffic};
 use ein_task::units::{Bytes, Seconds};
-use std::collections::{BTreeMap, HashMap};
-
-/// Traffic of exchanges already synthesised, by question.
-#[derive(Debug, Default)]
-pub struct Exchanges {
-    aim: Aim,
-    style: ExchangeStyle,
-    known: HashMap<Exchange, Traffic>,
-}
-
-/// What makes one program better than another under an objective.
-pub fn aim(objective: Objective) -> Aim {
-    match objective {
-        Objective::Time | Objective::Memory => Aim::Seconds,
-        Objective::Bytes => Aim::Bytes,
-    }
-}
-
-/// The program that answers an exchange in a plan.
-pub fn answer(exchange: &Exchange, machine: &Machine, aim: Aim, style: ExchangeStyle) -> Result<Program, PriceError> {
-    match style {
-        ExchangeStyle::Synthesized => synthesize_for(exchange, machine, aim),
-        ExchangeStyle::Naive => naive(exchange, machine),
-    }
-}
+use std::collections::BTreeMap;
 
 /// Why an exchange has no price.
-pub type PriceError = crate::synthesis::SynthesisError;
-
-impl Exchanges {
-    /// Nothing known yet; programs will be made for the objective.
-    pub fn new(objective: Objective) -> Self {
-        Self { aim: aim(objective), ..Self::default() }
-    }
-
-    /// Nothing known yet; programs will be those that the options ask for.
-    pub fn of(options: &Options) -> Self {
-        Self { style: options.exchange, ..Self::new(options.objective) }
-    }
-
-    /// The price of an exchange: that of the program which the lowering will use.
-    pub fn traffic(&mut self, exchange: &Exchange, machine: &Machine) -> Result<&Traffic, PriceError> {
-        if !self.known.contains_key(exchange) {
-            let program = answer(exchange, machine, self.aim, self.style)?;
-            let found = traffic(exchange, &program, machine);
-            self.known.insert(exchange.clone(), found);
-        }
-        Ok(&self.known[exchange])
-    }
-}
+pub type PriceError = crate::answers::AnswerError;
 
 /// What a choice costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +53,7 @@ impl Price {
 
 /// Prices a complete choice.
 pub fn price(graph: &Graph, choice: &Choice, machine: &Machine, options: &Options) -> Result<Price, PlanError> {
-    price_with(graph, choice, machine, options, &mut Exchanges::of(options))
+    price_with(graph, choice, machine, options, &mut Answers::of(options))
 }
 
 /// [`price`], with exchanges that are already known.
@@ -110,7 +62,7 @@ pub fn price_with(
     choice: &Choice,
     machine: &Machine,
     options: &Options,
-    known: &mut Exchanges,
+    known: &mut Answers,
 ) -> Result<Price, PlanError> {
     let planned = exchanges(graph, choice, options, machine)?;
     let devices = machine.len();
@@ -145,9 +97,10 @@ pub fn price_with(
     }
     let mut moving = 0.0;
     for p in &planned {
-        let found = known
-            .traffic(&p.exchange, machine)
+        let answer = known
+            .answer(&p.exchange, machine)
             .map_err(|e| PlanError::Exchange { tensor: graph.node(p.tensor).name.clone(), reason: e.to_string() })?;
+        let found = &answer.traffic;
         moving += found.seconds.0;
         price.bytes_total += found.bytes_total;
         price.bytes_delivered += found.bytes_delivered;

@@ -5,6 +5,7 @@
 //! one does. Exchanges are priced by a bound first; those of the best assignment are then synthesised, and the
 //! tables solved again, until the best assignment holds no bound.
 
+use crate::answers::Answers;
 use crate::candidates::{Richness, candidates};
 use crate::choice::{Choice, Decomposition, Home};
 use crate::costs::Costs;
@@ -13,7 +14,7 @@ use crate::error::PlanError;
 use crate::layouts::{Layouts, NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of, refined, union};
 use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of};
 use crate::options::{Objective, Options, Placement};
-use crate::price::{Exchanges, seconds};
+use crate::price::seconds;
 use crate::report::Effort;
 use ein_ir::graph::{Graph, TensorId, TensorType};
 use ein_ir::op::{InputKind, Op};
@@ -165,7 +166,7 @@ impl<'a> Search<'a> {
         graph: &'a Graph,
         machine: &'a Machine,
         options: &'a Options,
-        known: &'a mut Exchanges,
+        known: &'a mut Answers,
         richness: Richness,
     ) -> Self {
         let workers: Vec<DeviceId> = machine.workers().iter().collect();
@@ -361,6 +362,11 @@ impl<'a> Search<'a> {
         }
         let lists = read.into_iter().chain(outputs).collect::<BTreeSet<_>>().into_iter().collect();
         SourceClass { producer, readers, outputs, resident, element, states, lists }
+    }
+
+    /// What answers its exchange questions.
+    pub fn answers(&mut self) -> &mut Answers {
+        self.costs.answers()
     }
 
     /// Finds the best choice at the current multiplier.

@@ -19,15 +19,17 @@ mod route;
 mod schedule;
 mod seeds;
 
+use bundle::Bundle;
 use ein_ir::region::Region;
 use ein_task::bounds::{self, Bound};
-use ein_task::exchange::{Exchange, Program};
+use ein_task::exchange::{Atom, Exchange, Program};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use net::{Net, Ways};
 use packing::{Effort, pack};
-use route::{Scheme, Score};
-use schedule::{Order, Schedule, schedule};
+use route::{Leg, Scheme, Score};
+use schedule::{Order, schedule};
 use seeds::Seeds;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 pub use naive::naive;
@@ -102,27 +104,67 @@ pub fn synthesize(exchange: &Exchange, machine: &Machine) -> Result<Program, Syn
 
 /// The best program found.
 pub fn synthesize_for(exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
-    admit(exchange, machine)?;
-    let net = Net::new(machine);
-    let separate = Rc::new(bundle::separate(exchange)?);
-    let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
-    let ways = Ways::new(&net, &net.alone(largest as f64));
-    let question = Question { net: &net, exchange, ways: &ways };
-    let direct = Seeds { net: &net, bundles: separate, ways: &ways, at_reader: true }
-        .direct()
-        .ok_or_else(|| question.unreachable())?;
-    let (scheme, schedule) = match aim {
-        Aim::Seconds => question.quickest(direct)?,
-        Aim::Bytes => question.smallest(direct)?,
-    };
-    let program = emit::emit(&net, exchange, &scheme, &schedule);
-    debug_assert_eq!(
-        ein_task::check::check(exchange, &program, machine)
-            .and_then(|pieces| ein_task::check::check_rendezvous(&program, &pieces, machine)),
-        Ok(()),
-        "{program}"
-    );
-    Ok(program)
+    Memory::default().synthesize(exchange, machine, aim)
+}
+
+/// How questions were answered, by what they are up to where in a tensor their boxes lie: equal ones are put to
+/// steps anew and not searched again. For one machine. Looked up, never iterated.
+#[derive(Debug, Default)]
+pub struct Memory(HashMap<Signature, Recipe>);
+
+/// What a question is to the search.
+type Signature = (Aim, Vec<bundle::Signature>, Vec<bundle::Signature>);
+
+/// Which way everything goes and in which order, without boxes.
+#[derive(Clone, Debug)]
+struct Recipe {
+    /// Whether every reader is served by itself.
+    separate: bool,
+    legs: Vec<Leg>,
+    /// Into how many pieces each leg is cut.
+    pieces: Vec<usize>,
+    order: Order,
+}
+
+impl Memory {
+    /// The program for a question, searched for if no like question was asked before.
+    pub fn synthesize(&mut self, exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
+        admit(exchange, machine)?;
+        let net = Net::new(machine);
+        let atoms = exchange.atoms();
+        let separate = Rc::new(bundle::separate(exchange)?);
+        let shared = Rc::new(bundle::shared(exchange, atoms.clone())?);
+        let of = |bundles: &[Bundle]| bundles.iter().map(Bundle::signature).collect();
+        let signature = (aim, of(&separate), of(&shared));
+        let recipe = match self.0.get(&signature) {
+            Some(known) => known.clone(),
+            None => {
+                let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
+                let ways = Ways::new(&net, &net.alone(largest as f64));
+                let question =
+                    Question { net: &net, exchange, ways: &ways, atoms, separate: &separate, shared: &shared };
+                let found = question.answer(aim)?;
+                self.0.insert(signature, found.clone());
+                found
+            }
+        };
+        let bundles = if recipe.separate { separate } else { shared };
+        let scheme = Scheme { bundles, legs: recipe.legs };
+        let schedule = schedule(&net, exchange, &scheme, &recipe.pieces, recipe.order);
+        let program = emit::emit(&net, exchange, &scheme, &schedule);
+        debug_assert_eq!(
+            ein_task::check::check(exchange, &program, machine)
+                .and_then(|pieces| ein_task::check::check_rendezvous(&program, &pieces, machine)),
+            Ok(()),
+            "{program}"
+        );
+        Ok(program)
+    }
+
+    /// How many questions were searched.
+    pub fn searched(&self) -> usize {
+        self.0.len()
+    }
 }
 
 /// The bound of a question, with the prices at which packing comes to rest tried too: sharper where data goes far,
@@ -153,6 +195,9 @@ struct Question<'a> {
     net: &'a Net<'a>,
     exchange: &'a Exchange,
     ways: &'a Ways,
+    atoms: Vec<Atom>,
+    separate: &'a Rc<Vec<Bundle>>,
+    shared: &'a Rc<Vec<Bundle>>,
 }
 
 /// Moves beyond which a candidate is not cut into more pieces, on machines of a few dozen devices at most.
@@ -167,34 +212,54 @@ const MOST_PACKED: usize = 16;
 const NEAR: f64 = 1.01;
 
 impl Question<'_> {
-    fn simple(&self, scheme: &Scheme) -> Schedule {
-        schedule(self.net, self.exchange, scheme, &vec![1; scheme.legs.len()], Order::Deep)
+    fn answer(&self, aim: Aim) -> Result<Recipe, SynthesisError> {
+        let direct = self.seeds(self.separate, true).direct().ok_or_else(|| self.unreachable())?;
+        Ok(match aim {
+            Aim::Seconds => self.quickest(direct),
+            Aim::Bytes => self.smallest(direct),
+        })
+    }
+
+    fn seeds<'a>(&'a self, bundles: &Rc<Vec<Bundle>>, at_reader: bool) -> Seeds<'a> {
+        Seeds { net: self.net, bundles: Rc::clone(bundles), ways: self.ways, at_reader }
+    }
+
+    fn recipe(&self, scheme: Scheme, pieces: Vec<usize>, order: Order) -> Recipe {
+        Recipe { separate: Rc::ptr_eq(&scheme.bundles, self.separate), legs: scheme.legs, pieces, order }
+    }
+
+    /// A scheme as it is, not cut into pieces.
+    fn plain(&self, scheme: Scheme) -> Recipe {
+        let pieces = vec![1; scheme.legs.len()];
+        self.recipe(scheme, pieces, Order::Deep)
+    }
+
+    fn simulate(&self, scheme: &Scheme, pieces: &[usize], order: Order) -> (f64, usize) {
+        let made = schedule(self.net, self.exchange, scheme, pieces, order);
+        (made.seconds(self.net), made.transfers.len())
     }
 
     /// The scheme and schedule of least simulated time.
-    fn quickest(&self, direct: Scheme) -> Result<(Scheme, Schedule), SynthesisError> {
+    fn quickest(&self, direct: Scheme) -> Recipe {
         let issue = self.net.machine.issue.0;
         let score = direct.score(self.net);
-        let simple = self.simple(&direct);
         if score.depth == 0 {
-            return Ok((direct, simple));
+            return self.plain(direct);
         }
-        let atoms = self.exchange.atoms();
-        let bound = bounds::bound(self.exchange, &atoms, self.net.machine);
+        let bound = bounds::bound(self.exchange, &self.atoms, self.net.machine);
         let least = bound.total().0;
         let near =
             |seconds: f64| seconds <= NEAR * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
-        if score.depth <= 1 && near(simple.seconds(self.net)) {
-            return Ok((direct, simple));
+        if score.depth <= 1 && near(self.simulate(&direct, &vec![1; direct.legs.len()], Order::Deep).0) {
+            return self.plain(direct);
         }
-        let bundles = Rc::new(bundle::shared(self.exchange, atoms)?);
-        let mut candidates = vec![(score, direct.clone())];
-        let single = bundles.iter().any(|b| b.readers.len() == 1 && !b.finished);
+        let mut candidates = vec![(score, direct)];
+        let single = self.shared.iter().any(|b| b.readers.len() == 1 && !b.finished);
         let variants: &[bool] = if single { &[true, false] } else { &[true] };
         for &at_reader in variants {
-            let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways, at_reader };
-            let owned = |b: &bundle::Bundle| seeds.owners(b).len() * (b.readers.len() + b.holders.len());
-            if bundles.iter().map(owned).sum::<usize>() <= MOST_HOPS {
+            let seeds = self.seeds(self.shared, at_reader);
+            let owned = |b: &Bundle| seeds.owners(b).len() * (b.readers.len() + b.holders.len());
+            if self.shared.iter().map(owned).sum::<usize>() <= MOST_HOPS {
                 self.seeded(&seeds, &mut candidates);
             }
         }
@@ -202,16 +267,16 @@ impl Question<'_> {
         let bandwidth = bound.bandwidth().0;
         if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= MOST_PACKED {
             let effort = Effort { rounds: 120, enough: 1.003 * bandwidth };
-            let start = if Rc::ptr_eq(&candidates[0].1.bundles, &bundles) { Some(&candidates[0].1) } else { None };
-            let seeds = Seeds { net: self.net, bundles: Rc::clone(&bundles), ways: self.ways, at_reader: true };
-            let start = start.cloned().or_else(|| seeds.whole(true)).unwrap_or_else(|| candidates[0].1.clone());
+            let seeds = self.seeds(self.shared, true);
+            let start = Some(&candidates[0].1).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
+            let start = start.or_else(|| seeds.whole(true)).unwrap_or_else(|| candidates[0].1.clone());
             let packed = pack(self.net, &start, &effort);
             candidates.push((packed.score(self.net), packed));
             if let Some(composed) = compose::composed(&seeds, effort.rounds) {
                 candidates.push((composed.score(self.net), composed));
             }
         }
-        Ok(self.simulated(candidates, NEAR * least))
+        self.simulated(candidates, NEAR * least)
     }
 
     /// Adds the known shapes.
@@ -243,7 +308,7 @@ impl Question<'_> {
     }
 
     /// Simulates the candidates that a closed form likes best and keeps the quickest; `enough` seconds are enough.
-    fn simulated(&self, candidates: Vec<(Score, Scheme)>, enough: f64) -> (Scheme, Schedule) {
+    fn simulated(&self, mut candidates: Vec<(Score, Scheme)>, enough: f64) -> Recipe {
         let mut ranked: Vec<(f64, usize, usize, f64)> = Vec::new();
         for (n, (score, _)) in candidates.iter().enumerate() {
             let most_moves = MOST_MOVES.max(200 * self.net.devices);
@@ -265,7 +330,8 @@ impl Question<'_> {
             }
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
-        let mut best: Option<(f64, usize, Schedule)> = None;
+        // Seconds, a little more for every move; which candidate, how cut, in which order.
+        let mut best: Option<(f64, usize, Vec<usize>, Order)> = None;
         let mut tried: Vec<usize> = Vec::new();
         for &(estimate, _, n, lag) in &ranked {
             let of_same = tried.iter().filter(|t| **t == n).count();
@@ -273,36 +339,31 @@ impl Question<'_> {
                 continue;
             }
             tried.push(n);
-            let score = &candidates[n].0;
-            let mut consider = |made: Schedule| {
-                let seconds = made.seconds(self.net);
-                let moves = |made: &Schedule| 1.0 + 1e-6 * made.transfers.len() as f64;
-                if best.as_ref().is_none_or(|b| seconds * moves(&made) < b.0 * moves(&b.2)) {
-                    best = Some((seconds, n, made));
+            let (score, scheme) = &candidates[n];
+            let pieces = score.pieces(lag);
+            for order in [Order::Deep, Order::Justified] {
+                let (seconds, moves) = self.simulate(scheme, &pieces, order);
+                let dear = seconds * (1.0 + 1e-6 * moves as f64);
+                if best.as_ref().is_none_or(|b| dear < b.0) {
+                    best = Some((dear, n, pieces.clone(), order));
                 }
-                seconds
-            };
-            let wanted = score.pieces(lag);
-            let first = consider(schedule(self.net, self.exchange, &candidates[n].1, &wanted, Order::Deep));
-            if score.depth > 1 && first > NEAR * (score.load + score.latency) {
-                consider(
-                    schedule(self.net, self.exchange, &candidates[n].1, &wanted, Order::Early).justified(self.net),
-                );
+                if score.depth <= 1 || seconds <= NEAR * (score.load + score.latency) {
+                    break;
+                }
             }
         }
-        let (_, n, made) = best.expect("there is at least one candidate");
-        (candidates[n].1.clone(), made)
+        let (_, n, pieces, order) = best.expect("there is at least one candidate");
+        self.recipe(candidates.swap_remove(n).1, pieces, order)
     }
 
     /// The scheme of fewest bytes over links.
-    fn smallest(&self, direct: Scheme) -> Result<(Scheme, Schedule), SynthesisError> {
+    fn smallest(&self, direct: Scheme) -> Recipe {
         // A hop costs what it carries, whatever the link; of equals the quicker.
-        let bundles = Rc::new(bundle::shared(self.exchange, self.exchange.atoms())?);
         let alone = self.net.alone(1.0);
         let slowest = alone.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let cost: Vec<f64> = alone.iter().map(|s| 1.0 + 1e-3 * s / slowest).collect();
         let hops = Ways::new(self.net, &cost);
-        let seeds = Seeds { net: self.net, bundles, ways: &hops, at_reader: true };
+        let seeds = Seeds { ways: &hops, ..self.seeds(self.shared, true) };
         let mut best = (direct.score(self.net), direct);
         for scheme in [seeds.whole(true), seeds.sliced(true), seeds.sliced(false)].into_iter().flatten() {
             let score = scheme.score(self.net);
@@ -311,13 +372,12 @@ impl Question<'_> {
                 best = (score, scheme);
             }
         }
-        let made = self.simple(&best.1);
-        Ok((best.1, made))
+        self.plain(best.1)
     }
 
     /// The first need that no links lead to.
     fn unreachable(&self) -> SynthesisError {
-        for bundle in bundle::separate(self.exchange).into_iter().flatten() {
+        for bundle in self.separate.iter() {
             for holders in &bundle.holders {
                 for reader in bundle.readers.iter() {
                     if !holders.iter().any(|h| self.ways.cost(h, reader).is_finite()) {

@@ -1,55 +1,17 @@
 //! Exchange programs into rows.
 
-use super::LowerError;
 use super::pieces::Rows;
-use crate::options::Options;
-use crate::price::{aim, answer};
+use crate::answers::Answer;
 use ein_ir::graph::TensorId;
-use ein_task::check::{Piece, check, check_rendezvous};
-use ein_task::exchange::{Exchange, Program, Step};
-use ein_task::machine::Machine;
+use ein_task::check::Piece;
+use ein_task::exchange::{Exchange, Step};
 use ein_task::task::{TaskId, Value, Verb};
-use std::collections::HashMap;
-use std::rc::Rc;
-
-/// A program that has passed the checker, and what each of its steps leaves.
-pub(super) struct Checked {
-    program: Program,
-    pieces: Vec<Piece>,
-}
-
-/// Checked programs by question: equal layers are answered once. Looked up, never iterated.
-#[derive(Default)]
-pub(super) struct Programs(HashMap<Exchange, Rc<Checked>>);
-
-impl Programs {
-    /// The program that answers an exchange. No program leaves here unchecked.
-    pub(super) fn of(
-        &mut self,
-        exchange: &Exchange,
-        machine: &Machine,
-        options: &Options,
-        tensor: impl Fn() -> String,
-    ) -> Result<Rc<Checked>, LowerError> {
-        if let Some(checked) = self.0.get(exchange) {
-            return Ok(checked.clone());
-        }
-        let unsound = |source| LowerError::Unsound { tensor: tensor(), source };
-        let program = answer(exchange, machine, aim(options.objective), options.exchange)
-            .map_err(|source| LowerError::Synthesis { tensor: tensor(), source })?;
-        let pieces = check(exchange, &program, machine).map_err(unsound)?;
-        check_rendezvous(&program, &pieces, machine).map_err(unsound)?;
-        let checked = Rc::new(Checked { program, pieces });
-        self.0.insert(exchange.clone(), checked.clone());
-        Ok(checked)
-    }
-}
 
 /// Adds the rows of a program and notes what it delivers.
 ///
 /// A step's result is kept as the row whose value contains it; it is cut out only where something needs it
 /// alone: a move, a fold, a paste. What a reader on the same device needs of a larger box is never copied.
-pub(super) fn lower(rows: &mut Rows<'_>, tensor: TensorId, exchange: &Exchange, checked: &Checked) {
+pub(super) fn lower(rows: &mut Rows<'_>, tensor: TensorId, exchange: &Exchange, checked: &Answer) {
     let mut within: Vec<TaskId> = Vec::with_capacity(checked.pieces.len());
     for (step, piece) in checked.program.steps.iter().zip(&checked.pieces) {
         let task = match step {

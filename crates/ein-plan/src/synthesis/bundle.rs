@@ -29,7 +29,14 @@ pub(super) struct Bundle {
     pub(super) bytes: u64,
 }
 
+/// What a bundle is to the search: everything but where its boxes lie.
+pub(super) type Signature = (bool, Vec<DeviceSet>, DeviceSet, u64, u64, usize);
+
 impl Bundle {
+    pub(super) fn signature(&self) -> Signature {
+        (self.finished, self.holders.clone(), self.readers, self.pending, self.bytes, self.parts.len())
+    }
+
     /// Devices that hold something of it.
     pub(super) fn holding(&self) -> DeviceSet {
         self.holders.iter().fold(DeviceSet::new(), |all, h| all.union(*h))

@@ -33,10 +33,10 @@ pub(super) struct Travel {
 /// In which order the moves of a link go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
-    /// A move as early as what it waits for allows: pieces one after the other, each as soon as it can.
-    Early,
     /// Whatever has the longest way to go first, all its pieces.
     Deep,
+    /// Pieces one after the other, each as soon as it can, then [justified](Schedule::justified).
+    Justified,
 }
 
 /// A scheme with boxes and an order.
@@ -55,7 +55,7 @@ impl Schedule {
 
     /// The same moves in the order in which they end when time runs backwards (forward–backward improvement, Tormos
     /// and Lova 2001): what has long to wait behind it goes early, and what nothing waits for fills the gaps.
-    pub(super) fn justified(&self, net: &Net) -> Schedule {
+    fn justified(&self, net: &Net) -> Schedule {
         let last = self.transfers.len().wrapping_sub(1);
         let mut mirrored: Vec<Transfer> =
             self.transfers.iter().rev().map(|t| Transfer { link: t.link, bytes: t.bytes, after: Vec::new() }).collect();
@@ -100,7 +100,7 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
     for (n, piece) in pieces.iter().enumerate() {
         for (c, crossing) in routes[piece.leg].iter().enumerate() {
             let slot = match order {
-                Order::Early => (0, piece.place + crossing.level),
+                Order::Justified => (0, piece.place + crossing.level),
                 Order::Deep => (depth - crossing.behind, piece.place),
             };
             let (from, to) = (crossing.hop.0.index(), crossing.hop.1.index());
@@ -132,7 +132,11 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
         travels.push(Travel { piece, hop: crossing.hop, fold: crossing.fold });
         transfers.push(Transfer { link: crossing.link, bytes, after });
     }
-    Schedule { pieces, travels, transfers }
+    let made = Schedule { pieces, travels, transfers };
+    match order {
+        Order::Deep => made,
+        Order::Justified => made.justified(net),
+    }
 }
 
 /// The boxes of every leg: a bundle's parts laid end to end and cut by the shares, each leg's part of them in

@@ -1,0 +1,181 @@
+//! Answers to exchange questions, each found and checked once.
+//!
+//! The price and the lowering both ask here, so that what is priced is what is done. A question that was asked
+//! before is answered from memory. So is, on a machine whose devices are all alike, one that differs from an
+//! earlier one only in which device does what: it is asked under canonical names, and the answer is renamed.
+
+use crate::options::{ExchangeStyle, Objective, Options};
+use crate::pattern::Ports;
+use crate::synthesis::{Aim, Memory, SynthesisError, naive};
+use ein_task::check::{CheckError, Piece, check, check_rendezvous};
+use ein_task::exchange::{Exchange, Program, Step};
+use ein_task::machine::{DeviceId, DeviceSet, Machine};
+use ein_task::traffic::{Traffic, traffic};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// A program that has passed the checker, what each of its steps leaves, and what it costs.
+#[derive(Debug)]
+pub struct Answer {
+    /// The program.
+    pub program: Program,
+    /// What each step leaves.
+    pub pieces: Vec<Piece>,
+    /// What it costs by the counting page.
+    pub traffic: Traffic,
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AnswerError {
+    /// There is no program.
+    #[error(transparent)]
+    Synthesis(#[from] SynthesisError),
+    /// The checker refused the program.
+    #[error(transparent)]
+    Unsound(#[from] CheckError),
+}
+
+/// Questions already answered on one machine. Looked up, never iterated.
+#[derive(Debug, Default)]
+pub struct Answers {
+    aim: Aim,
+    style: ExchangeStyle,
+    known: HashMap<Exchange, Rc<Answer>>,
+    /// Whether devices are interchangeable; found out when first asked.
+    alike: Option<bool>,
+    memory: Memory,
+}
+
+/// What makes one program better than another under an objective.
+pub fn aim(objective: Objective) -> Aim {
+    match objective {
+        Objective::Time | Objective::Memory => Aim::Seconds,
+        Objective::Bytes => Aim::Bytes,
+    }
+}
+
+impl Answers {
+    /// Nothing answered yet; programs will be those that the options ask for.
+    pub fn of(options: &Options) -> Self {
+        Self { aim: aim(options.objective), style: options.exchange, ..Self::default() }
+    }
+
+    /// The answer to a question. No program leaves here unchecked. All questions must be about one machine.
+    pub fn answer(&mut self, exchange: &Exchange, machine: &Machine) -> Result<Rc<Answer>, AnswerError> {
+        if let Some(known) = self.known.get(exchange) {
+            return Ok(Rc::clone(known));
+        }
+        let program = match self.style {
+            ExchangeStyle::Naive => naive(exchange, machine)?,
+            ExchangeStyle::Synthesized => self.synthesized(exchange, machine)?,
+        };
+        let pieces = check(exchange, &program, machine)?;
+        check_rendezvous(&program, &pieces, machine)?;
+        let traffic = traffic(exchange, &program, machine);
+        let answer = Rc::new(Answer { program, pieces, traffic });
+        self.known.insert(exchange.clone(), Rc::clone(&answer));
+        Ok(answer)
+    }
+
+    /// How many programs were searched for, rather than taken from memory or renamed.
+    pub fn searched(&self) -> usize {
+        self.memory.searched()
+    }
+
+    fn synthesized(&mut self, exchange: &Exchange, machine: &Machine) -> Result<Program, SynthesisError> {
+        let alike = *self.alike.get_or_insert_with(|| Ports::uniform(machine));
+        let names = if alike { Names::of(exchange, machine) } else { Names::same(machine) };
+        let renamed = names.exchange(exchange);
+        let program = self.memory.synthesize(&renamed, machine, self.aim)?;
+        Ok(names.back(program))
+    }
+}
+
+/// Canonical names of a machine's devices.
+struct Names {
+    canonical: Vec<DeviceId>,
+    actual: Vec<DeviceId>,
+}
+
+impl Names {
+    fn same(machine: &Machine) -> Self {
+        Self { canonical: machine.ids().collect(), actual: machine.ids().collect() }
+    }
+
+    /// Devices in the order of what they do in a question: what they hold and need, then what those do whom they
+    /// share that with. Equal descriptions keep the order of the numbers, so that some questions which are alike
+    /// are not found to be; none that differ are taken for alike.
+    fn of(exchange: &Exchange, machine: &Machine) -> Self {
+        // Boxes by size alone: where in the tensor they lie decides nothing but which of them overlap.
+        let mut needs: BTreeMap<_, DeviceSet> = BTreeMap::new();
+        for n in &exchange.needs {
+            let set = needs.entry(&n.region).or_default();
+            *set = set.with(n.device);
+        }
+        let needs: Vec<_> = needs.into_iter().collect();
+        let mut name = vec![1u64; machine.len()];
+        for round in 0..3 {
+            let group =
+                |set: DeviceSet| set.iter().fold(set.len() as u64, |sum, d| sum.wrapping_add(mix(name[d.index()])));
+            let mut next: Vec<u64> = name.iter().map(|n| mix(n.wrapping_add(round))).collect();
+            for block in &exchange.have.blocks {
+                let mut what = mix(block.region.volume() as u64) ^ mix(group(block.devices));
+                for (region, readers) in &needs {
+                    let both = region.overlap(&block.region) as u64;
+                    if both > 0 {
+                        what = what.wrapping_add(mix(mix(both) ^ mix(group(*readers)).rotate_left(9)));
+                    }
+                }
+                block.devices.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(mix(what)));
+            }
+            for (region, readers) in &needs {
+                let mut what = mix(region.volume() as u64).rotate_left(3) ^ mix(group(*readers));
+                for block in &exchange.have.blocks {
+                    let both = region.overlap(&block.region) as u64;
+                    if both > 0 {
+                        what = what.wrapping_add(mix(mix(both) ^ mix(group(block.devices)).rotate_left(17)));
+                    }
+                }
+                readers.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(mix(what ^ 77)));
+            }
+            name = next;
+        }
+        let mut actual: Vec<DeviceId> = machine.ids().collect();
+        actual.sort_by_key(|d| (name[d.index()], *d));
+        let mut canonical = actual.clone();
+        actual.iter().enumerate().for_each(|(n, d)| canonical[d.index()] = DeviceId(n as u16));
+        Self { canonical, actual }
+    }
+
+    fn exchange(&self, exchange: &Exchange) -> Exchange {
+        let mut renamed = exchange.clone();
+        for block in &mut renamed.have.blocks {
+            block.devices = block.devices.iter().map(|d| self.canonical[d.index()]).collect();
+        }
+        renamed.needs.iter_mut().for_each(|n| n.device = self.canonical[n.device.index()]);
+        renamed
+    }
+
+    fn back(&self, mut program: Program) -> Program {
+        for step in &mut program.steps {
+            match step {
+                Step::Load { device, .. } => *device = self.actual[device.index()],
+                Step::Move { to, .. } => *to = self.actual[to.index()],
+                Step::Cut { .. } | Step::Fold { .. } | Step::Paste { .. } => {}
+            }
+        }
+        program
+    }
+}
+
+/// A fixed mixing of bits (splitmix64's finaliser), the same on every run.
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d049bb133111eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+#[path = "answers_tests.rs"]
+mod tests;

@@ -1,0 +1,50 @@
+//! Questions that are alike are searched once, and answered rightly every time.
+
+use super::*;
+use ein_ir::dtype::DType;
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::region::Region;
+use ein_task::exchange::Need;
+use ein_task::relation::{Held, Relation};
+
+/// Partials of the same box on `devices`, summed and read whole by each of them, `offset` rows down the tensor.
+fn all_reduce(devices: &[u16], offset: usize, rows: usize) -> Exchange {
+    let region = Region::of(&[(offset, offset + rows), (0, 64)]);
+    let held = |d: &u16| Held { region: region.clone(), devices: DeviceSet::one(DeviceId(*d)) };
+    let have = Relation {
+        whole: region.clone(),
+        monoid: Monoid::Sum,
+        pending: Form::finished(DType::F32, 2),
+        finished: Form::finished(DType::F32, 2),
+        blocks: devices.iter().map(held).collect(),
+    };
+    let need = |d: &u16| Need { device: DeviceId(*d), region: region.clone() };
+    Exchange { have, needs: devices.iter().map(need).collect() }
+}
+
+#[test]
+fn like_questions_are_searched_once() {
+    let check = |machine: &str, questions: &[Exchange], expected: usize| {
+        let machine = Machine::by_name(machine).unwrap();
+        let mut answers = Answers::of(&Options::default());
+        for question in questions {
+            // The checker runs inside; what is delivered is what was asked.
+            let answer = answers.answer(question, &machine).unwrap();
+            assert_eq!(answer.program.yields.len(), question.needs.len());
+        }
+        assert_eq!(answers.searched(), expected, "{}", machine.name);
+    };
+    // Eighty layers; then the same at another place in the tensor.
+    let layers = vec![all_reduce(&[0, 1, 2, 3], 0, 4096); 80];
+    check("8xa100", &layers, 1);
+    check("dgx-1v", &layers, 1);
+    let elsewhere = [all_reduce(&[0, 1, 2, 3], 0, 4096), all_reduce(&[0, 1, 2, 3], 64, 4096)];
+    check("8xa100", &elsewhere, 1);
+    check("dgx-1v", &elsewhere, 1);
+    // Other devices: alike behind a switch, not on the cube mesh.
+    let others = [all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[7, 4, 5], 0, 4096)];
+    check("8xa100", &others, 1);
+    check("dgx-1v", &others, 2);
+    // Another size is another question.
+    check("8xa100", &[all_reduce(&[0, 1], 0, 4096), all_reduce(&[0, 1], 0, 64)], 2);
+}
