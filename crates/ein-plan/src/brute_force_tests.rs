@@ -7,7 +7,7 @@ use crate::choice::{Block, Decomposition};
 use crate::exchanges::{covered, hand_out};
 use crate::layouts::held_of;
 use crate::needs::{held_needs, home_relation, operand_needs, output_sources, produced};
-use crate::options::{Objective, Options};
+use crate::options::Options;
 use crate::plan::plan;
 use crate::price::seconds;
 use ein_ir::dtype::DType;
@@ -114,7 +114,7 @@ struct Brute<'a> {
 
 impl Brute<'_> {
     fn cost(&mut self, have: &Relation, needs: &[Need]) -> f64 {
-        self.known.traffic(&hand_out(have, needs), self.machine).unwrap().seconds.0
+        self.known.answer(&hand_out(have, needs), self.machine).unwrap().traffic.seconds.0
     }
 
     /// The least cost of a tensor over its homes.
