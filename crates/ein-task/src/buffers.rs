@@ -81,7 +81,9 @@ impl Stored<'_> {
                 {
                     return self.within[only];
                 }
-                folded.iter().for_each(|&p| self.take(row, p, &piece.region));
+                for &p in folded {
+                    self.take(row, p, &piece.region);
+                }
                 self.add(row, piece, self.bytes(piece.finished, &piece.region))
             }
             Step::Paste { pieces: pasted, .. } => {
@@ -89,7 +91,9 @@ impl Stored<'_> {
                 if pasted.iter().all(|&p| self.within[p] == first) {
                     return first;
                 }
-                pasted.iter().for_each(|&p| self.take(row, p, &pieces[p].region));
+                for &p in pasted {
+                    self.take(row, p, &pieces[p].region);
+                }
                 self.add(row, piece, self.bytes(piece.finished, &piece.region))
             }
         }
