@@ -68,7 +68,8 @@ impl Answers {
         }
         let program = match self.style {
             ExchangeStyle::Naive => naive(exchange, machine)?,
-            ExchangeStyle::Synthesized => self.synthesized(exchange, machine)?,
+            ExchangeStyle::Synthesized => self.synthesized(exchange, machine, self.aim)?,
+            ExchangeStyle::Lean => self.synthesized(exchange, machine, Aim::Buffers)?,
         };
         let pieces = check(exchange, &program, machine)?;
         check_rendezvous(&program, &pieces, machine)?;
@@ -83,11 +84,11 @@ impl Answers {
         self.memory.searched()
     }
 
-    fn synthesized(&mut self, exchange: &Exchange, machine: &Machine) -> Result<Program, SynthesisError> {
+    fn synthesized(&mut self, exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
         let alike = *self.alike.get_or_insert_with(|| Ports::uniform(machine));
         let names = if alike { Names::of(exchange, machine) } else { Names::same(machine) };
         let renamed = names.exchange(exchange);
-        let program = self.memory.synthesize(&renamed, machine, self.aim)?;
+        let program = self.memory.synthesize(&renamed, machine, aim)?;
         Ok(names.back(program))
     }
 }

@@ -73,6 +73,8 @@ pub enum ExchangeStyle {
     /// By synthesised programs.
     #[default]
     Synthesized,
+    /// By synthesised programs that store as little at once as they can: slower, taken where others do not fit.
+    Lean,
     /// Every reader fetches each piece from its first holder and folds for itself: for comparison.
     Naive,
 }

@@ -6,7 +6,7 @@ use crate::candidates::Richness;
 use crate::choice::Choice;
 use crate::error::{Live, PlanError};
 use crate::lower::lower_with;
-use crate::options::{Objective, Options, Placement, Strategy};
+use crate::options::{ExchangeStyle, Objective, Options, Placement, Strategy};
 use crate::price::{Price, price_with};
 use crate::report::{Assumptions, Effort, PerDevice, Report, StrategyReport};
 use crate::search::Search;
@@ -28,7 +28,7 @@ pub struct Plan {
     pub graph: Graph,
     /// The machine.
     pub machine: Machine,
-    /// What was asked.
+    /// What was asked, with the style of exchanges that was needed to fit.
     pub options: Options,
     /// The decisions.
     pub choice: Choice,
@@ -49,8 +49,8 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     };
     let mut report = report(&graph, machine, options, &decided);
     report.planning_seconds = Seconds(start.elapsed().as_secs_f64());
-    let Decided { choice, tasks, .. } = decided;
-    Ok(Plan { graph, machine: machine.clone(), options: options.clone(), choice, tasks, report })
+    let Decided { options, choice, tasks, .. } = decided;
+    Ok(Plan { graph, machine: machine.clone(), options, choice, tasks, report })
 }
 
 /// Every fixed strategy on the same price list, in listing order.
@@ -115,6 +115,8 @@ fn admit(machine: &Machine, options: &Options) -> Result<(), PlanError> {
 
 /// A choice that fits, with its task graph, price and bound.
 struct Decided {
+    /// What was asked, with the style of exchanges that was needed.
+    options: Options,
     choice: Choice,
     tasks: TaskGraph,
     price: Price,
@@ -124,13 +126,29 @@ struct Decided {
 
 fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> Result<Decided, PlanError> {
     let choice = fixed(strategy, graph, machine, options)?;
-    let mut known = Answers::of(options);
-    let price = price_with(graph, &choice, machine, options, &mut known)?;
-    let tasks = tasks(graph, &choice, machine, options, &mut known)?;
-    check_capacity(&tasks, machine, options.memory).map_err(|lack| does_not_fit(&lack))?;
     // Nothing was searched, so the only bound is the one that knows no candidates.
     let bound = bounds::absolute(graph, machine, options);
-    Ok(Decided { choice, tasks, price, bound, effort: Effort::default() })
+    let mut lack = None;
+    for options in styles(options) {
+        let mut known = Answers::of(&options);
+        let price = price_with(graph, &choice, machine, &options, &mut known)?;
+        let tasks = tasks(graph, &choice, machine, &options, &mut known)?;
+        match check_capacity(&tasks, machine, options.memory) {
+            Ok(()) => return Ok(Decided { options, choice, tasks, price, bound, effort: Effort::default() }),
+            Err(lacking) => lack = Some(lacking),
+        }
+    }
+    Err(does_not_fit(&lack.expect("some style was tried")))
+}
+
+/// What was asked, then the same with exchanges that store less at once.
+fn styles(options: &Options) -> Vec<Options> {
+    match options.exchange {
+        ExchangeStyle::Synthesized => {
+            vec![options.clone(), Options { exchange: ExchangeStyle::Lean, ..options.clone() }]
+        }
+        ExchangeStyle::Lean | ExchangeStyle::Naive => vec![options.clone()],
+    }
 }
 
 /// The task graph of a choice, its memory planned.
@@ -150,7 +168,10 @@ fn tasks(
 fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
     let mut known = Answers::of(options);
     let mut search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
-    let mut best: Option<(f64, Choice, TaskGraph)> = None;
+    let mut best: Option<(f64, Choice, TaskGraph, Options)> = None;
+    // Asked only where the quickest programs do not fit.
+    let lean = styles(options).pop().filter(|o| o.exchange != options.exchange);
+    let mut lean = lean.map(|options| (Answers::of(&options), options));
     let mut lack: Option<NotEnough> = None;
     let mut bound = f64::NEG_INFINITY;
     let mut effort = Effort::default();
@@ -162,14 +183,14 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
         bound = bound.max(search.bound_without_memory(&found));
         let tasks = tasks(graph, &found.choice, machine, options, search.answers())?;
         let peak = largest(&tasks);
-        let fits = match check_capacity(&tasks, machine, options.memory) {
+        let mut fits = match check_capacity(&tasks, machine, options.memory) {
             Ok(()) => {
                 let cost = match options.objective {
                     Objective::Memory => peak,
                     Objective::Time | Objective::Bytes => search.cost_of(&found),
                 };
                 if best.as_ref().is_none_or(|b| cost < b.0) {
-                    best = Some((cost, found.choice, tasks));
+                    best = Some((cost, found.choice.clone(), tasks, options.clone()));
                 }
                 true
             }
@@ -180,6 +201,17 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
                 false
             }
         };
+        if let Some((known, options)) = lean.as_mut().filter(|_| !fits) {
+            let tasks = self::tasks(graph, &found.choice, machine, options, known)?;
+            fits = check_capacity(&tasks, machine, options.memory).is_ok();
+            if fits {
+                let price = price_with(graph, &found.choice, machine, options, known)?;
+                let cost = self::cost(&price, &tasks, options.objective);
+                if best.as_ref().is_none_or(|b| cost < b.0) {
+                    best = Some((cost, found.choice, tasks, options.clone()));
+                }
+            }
+        }
         Ok((fits, found.cost, peak))
     };
     let (fits, cost, peak) = attempt(0.0)?;
@@ -207,11 +239,14 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
         }
     }
     match (best, lack) {
-        (Some((_, choice, tasks)), _) => {
+        (Some((_, choice, tasks, asked)), _) => {
             let bound = bound.max(0.0);
             drop(search);
-            let price = price_with(graph, &choice, machine, options, &mut known)?;
-            Ok(Decided { choice, tasks, price, bound, effort })
+            if asked.exchange != options.exchange {
+                known = Answers::of(&asked);
+            }
+            let price = price_with(graph, &choice, machine, &asked, &mut known)?;
+            Ok(Decided { options: asked, choice, tasks, price, bound, effort })
         }
         (None, Some(lack)) => Err(does_not_fit(&lack)),
         (None, None) => unreachable!("an attempt fits or lacks"),

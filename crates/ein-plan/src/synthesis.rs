@@ -95,6 +95,8 @@ pub enum Aim {
     Seconds,
     /// Bytes over links; ties by time.
     Bytes,
+    /// What the fullest device must store at once, steps being done in row order; ties by time.
+    Buffers,
 }
 
 /// The program of least time found.
@@ -217,6 +219,7 @@ impl Question<'_> {
         Ok(match aim {
             Aim::Seconds => self.quickest(direct),
             Aim::Bytes => self.smallest(direct),
+            Aim::Buffers => self.leanest(direct),
         })
     }
 
@@ -289,8 +292,14 @@ impl Question<'_> {
         if seeds.bundles.iter().any(|b| b.readers.len() > 1 || !b.finished) {
             add(seeds.whole(false));
             add(seeds.sliced(false));
-            if let Some(ring) = seeds::ring(self.net) {
-                add(seeds.ring(&ring));
+            let rings = seeds::rings(self.net);
+            if let Some(first) = rings.first() {
+                add(seeds.rings(std::slice::from_ref(first)));
+            }
+            for some in [2, 4] {
+                if rings.len() >= some {
+                    add(seeds.rings(&rings[..some]));
+                }
             }
             add(seeds.halving());
             for fan in [2, 4, 8] {
@@ -373,6 +382,38 @@ impl Question<'_> {
             }
         }
         self.plain(best.1)
+    }
+
+    /// The scheme whose pieces, one after the other, take least memory at once.
+    fn leanest(&self, direct: Scheme) -> Recipe {
+        let mut candidates = vec![(direct.score(self.net), direct)];
+        let seeds = self.seeds(self.shared, true);
+        let owned = |b: &Bundle| seeds.owners(b).len() * (b.readers.len() + b.holders.len());
+        if self.shared.iter().map(owned).sum::<usize>() <= MOST_HOPS / 8 {
+            self.seeded(&seeds, &mut candidates);
+        }
+        let mut best: Option<(u64, f64, usize, usize)> = None;
+        for (n, (score, scheme)) in candidates.iter().enumerate() {
+            for count in [1, 4, 16, 64] {
+                let pieces = vec![count; scheme.legs.len()];
+                if count > 1 && score.estimate(self.net, f64::INFINITY).moves * count > MOST_MOVES {
+                    break;
+                }
+                let made = schedule(self.net, self.exchange, scheme, &pieces, Order::Piecewise);
+                let program = emit::emit(self.net, self.exchange, scheme, &made);
+                let Ok(left) = ein_task::check::check(self.exchange, &program, self.net.machine) else { continue };
+                let peak = ein_task::buffers::peak_buffers(self.exchange, &program, &left);
+                let peak = peak.iter().map(|b| b.0).max().unwrap_or(0);
+                let seconds = made.seconds(self.net);
+                if best.is_none_or(|b| (peak, seconds) < (b.0, b.1)) {
+                    best = Some((peak, seconds, n, count));
+                }
+            }
+        }
+        let (_, _, n, count) = best.expect("the direct program is right");
+        let scheme = candidates.swap_remove(n).1;
+        let pieces = vec![count; scheme.legs.len()];
+        self.recipe(scheme, pieces, Order::Piecewise)
     }
 
     /// The first need that no links lead to.

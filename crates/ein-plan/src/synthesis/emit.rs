@@ -3,7 +3,7 @@
 use super::bundle::Bundle;
 use super::net::Net;
 use super::route::Scheme;
-use super::schedule::Schedule;
+use super::schedule::{Piece, Schedule};
 use ein_ir::region::Region;
 use ein_task::exchange::{Exchange, PieceId, Program, Step};
 use ein_task::machine::DeviceId;
@@ -46,6 +46,12 @@ pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &S
         delivered: vec![Vec::new(); net.devices],
     };
     let mut states = vec![State::default(); schedule.pieces.len()];
+    let mut left = vec![0usize; schedule.pieces.len()];
+    schedule.travels.iter().for_each(|t| left[t.piece] += 1);
+    // What does not travel is ready from the start.
+    for n in (0..left.len()).filter(|&n| left[n] == 0) {
+        steps.deliver(scheme, &schedule.pieces[n], &mut states[n]);
+    }
     for travel in &schedule.travels {
         let piece = &schedule.pieces[travel.piece];
         let leg = &scheme.legs[piece.leg];
@@ -70,13 +76,10 @@ pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &S
                 state.have.insert(to, moved);
             }
         }
-    }
-    for (piece, mut state) in schedule.pieces.iter().zip(states) {
-        let leg = &scheme.legs[piece.leg];
-        let bundle = &scheme.bundles[leg.bundle];
-        for reader in bundle.readers.iter() {
-            let id = steps.value((bundle, piece.part, &piece.region), leg, reader, &mut state);
-            steps.delivered[reader.index()].push((piece.region.clone(), id));
+        // Readers fold as soon as they can: what they folded need not be kept.
+        left[travel.piece] -= 1;
+        if left[travel.piece] == 0 {
+            steps.deliver(scheme, piece, &mut states[travel.piece]);
         }
     }
     steps.program()
@@ -86,6 +89,16 @@ pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &S
 type At<'a> = (&'a Bundle, usize, &'a Region);
 
 impl Steps<'_> {
+    /// Notes what a piece's readers have once all its moves are made.
+    fn deliver(&mut self, scheme: &Scheme, piece: &Piece, state: &mut State) {
+        let leg = &scheme.legs[piece.leg];
+        let bundle = &scheme.bundles[leg.bundle];
+        for reader in bundle.readers.iter() {
+            let id = self.value((bundle, piece.part, &piece.region), leg, reader, state);
+            self.delivered[reader.index()].push((piece.region.clone(), id));
+        }
+    }
+
     /// The partials that a device has for a fold: its own and what arrived.
     fn together(
         &mut self,

@@ -37,6 +37,8 @@ pub(super) enum Order {
     Deep,
     /// Pieces one after the other, each as soon as it can, then [justified](Schedule::justified).
     Justified,
+    /// Pieces one after the other, each all the way, so that little is under way at once.
+    Piecewise,
 }
 
 /// A scheme with boxes and an order.
@@ -102,6 +104,7 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
             let slot = match order {
                 Order::Justified => (0, piece.place + crossing.level),
                 Order::Deep => (depth - crossing.behind, piece.place),
+                Order::Piecewise => (piece.place, crossing.level),
             };
             let (from, to) = (crossing.hop.0.index(), crossing.hop.1.index());
             keys.push((slot, (to + net.devices - from) % net.devices, n, c));
@@ -134,7 +137,7 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
     }
     let made = Schedule { pieces, travels, transfers };
     match order {
-        Order::Deep => made,
+        Order::Deep | Order::Piecewise => made,
         Order::Justified => made.justified(net),
     }
 }

@@ -5,6 +5,7 @@ use super::bundle::Bundle;
 use super::net::{Net, Ways};
 use super::route::{Fold, Hop, Leg, Route, Scheme, fold_star, fold_tree, hand_star, hand_tree, join};
 use ein_task::machine::{DeviceId, DeviceSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The bundles to answer and the ways there are when nothing moves yet.
@@ -31,12 +32,19 @@ impl Seeds<'_> {
     /// Every reader gets each partial and folds for itself; of several holders the least loaded gives.
     pub(super) fn direct(&self) -> Option<Scheme> {
         let mut busy = vec![0.0f64; self.net.slowness.len()];
+        let mut crowd = vec![0usize; self.net.machine.links.len()];
         self.scheme(|bundle| {
             let mut folds = Vec::new();
             let mut hands = Vec::new();
             if bundle.finished {
                 for reader in bundle.readers.iter() {
-                    let path = self.least_loaded(bundle, reader, &busy)?;
+                    let mut path = self.least_loaded(bundle, reader, &busy)?;
+                    if path.len() > 2 {
+                        path = self.around(path[0], reader, bundle.bytes as f64, &crowd)?;
+                    }
+                    for hop in path.windows(2) {
+                        crowd[self.net.linked(hop[0], hop[1])?] += 1;
+                    }
                     join(&path, &mut bundle.holders[0].clone(), &mut hands);
                     self.add(&path, bundle.bytes as f64, &mut busy);
                 }
@@ -54,6 +62,17 @@ impl Seeds<'_> {
             }
             Some(vec![Route { folds, hands }])
         })
+    }
+
+    /// The quickest way where every transfer that a link already carries has to be waited for.
+    fn around(&self, from: DeviceId, to: DeviceId, bytes: f64, crowd: &[usize]) -> Option<Vec<DeviceId>> {
+        let alone = self.net.alone(bytes);
+        let links = alone.iter().zip(&self.net.machine.links).zip(crowd);
+        let cost: Vec<f64> = links
+            .map(|((alone, link), &crowd)| alone + crowd as f64 * (self.net.machine.issue.0 + alone - link.latency.0))
+            .collect();
+        let ways = Ways::new(self.net, &cost);
+        ways.cost(from, to).is_finite().then(|| ways.path(from, to))
     }
 
     /// The way from the holder that keeps the busiest resource least busy.
@@ -173,8 +192,21 @@ impl Seeds<'_> {
         }
     }
 
-    /// Along a ring through all devices that compute: folds and hand-outs go from neighbour to neighbour.
-    pub(super) fn ring(&self, ring: &[DeviceId]) -> Option<Scheme> {
+    /// Along rings through all devices that compute: folds and hand-outs go from neighbour to neighbour. Every
+    /// ring takes its share.
+    pub(super) fn rings(&self, rings: &[(Vec<DeviceId>, f64)]) -> Option<Scheme> {
+        let whole: f64 = rings.iter().map(|r| r.1).sum();
+        let mut legs = Vec::new();
+        for (ring, share) in rings {
+            let mut own = self.ring(ring)?.legs;
+            own.iter_mut().for_each(|l| l.share *= share / whole);
+            legs.extend(own);
+        }
+        legs.sort_by_key(|l| l.bundle);
+        (!legs.is_empty()).then(|| Scheme { bundles: Rc::clone(&self.bundles), legs })
+    }
+
+    fn ring(&self, ring: &[DeviceId]) -> Option<Scheme> {
         let size = ring.len();
         let place = |d: DeviceId| ring.iter().position(|r| *r == d);
         let links = (0..size).all(|n| self.net.linked(ring[n], ring[(n + 1) % size]).is_some());
@@ -433,37 +465,49 @@ pub(super) fn groups(net: &Net) -> Option<Vec<Vec<DeviceId>>> {
     (groups.len() > 1 && groups.iter().all(|g| g.len() > 1)).then_some(groups)
 }
 
-/// A ring through all devices that compute over direct links, the widest found: device order if that is as
-/// wide as any link, else the first in lexical order among those of the widest narrowest link.
-pub(super) fn ring(net: &Net) -> Option<Vec<DeviceId>> {
+/// Rings through all devices that compute over direct links, both ways round, with the width of each: first the
+/// widest there is, then what is left beside it. On links that share ports only the first is disjoint.
+pub(super) fn rings(net: &Net) -> Vec<(Vec<DeviceId>, f64)> {
     let devices: Vec<DeviceId> = net.workers.iter().collect();
-    let width =
+    let n = devices.len();
+    if n < 3 {
+        return Vec::new();
+    }
+    let full =
         |a: DeviceId, b: DeviceId| net.linked(a, b).map_or(0.0, |l| net.machine.bandwidth(&net.machine.links[l]));
-    if devices.len() < 3 {
-        return None;
-    }
-    let mut widths: Vec<f64> = devices
-        .iter()
-        .flat_map(|&a| devices.iter().filter(move |&&b| a != b).map(move |&b| (a, b)))
-        .map(|(a, b)| width(a, b))
-        .filter(|w| *w > 0.0)
-        .collect();
-    widths.sort_by(|a, b| b.total_cmp(a));
-    widths.dedup();
-    // Where all links lead to a host, there is no ring.
-    let &widest = widths.first()?;
-    let natural = (0..devices.len()).all(|n| width(devices[n], devices[(n + 1) % devices.len()]) == widest);
-    if natural || devices.len() > 16 {
-        return Some(devices);
-    }
-    for &least in &widths {
-        let mut steps = 20_000;
-        let mut path = vec![devices[0]];
-        if extend(&devices, &mut path, &|a, b| width(a, b) >= least, &mut steps) {
-            return Some(path);
+    let mut width: BTreeMap<(DeviceId, DeviceId), f64> = BTreeMap::new();
+    for &a in &devices {
+        for &b in devices.iter().filter(|b| **b != a) {
+            width.insert((a, b), full(a, b));
         }
     }
-    None
+    let widest = width.values().copied().fold(0.0, f64::max);
+    let natural = (0..n).all(|k| width[&(devices[k], devices[(k + 1) % n])] == widest);
+    if natural && width.values().all(|w| *w > 0.0) || n > 16 {
+        return vec![(devices, widest)];
+    }
+    let mut rings: Vec<(Vec<DeviceId>, f64)> = Vec::new();
+    while rings.len() < 4 {
+        let mut widths: Vec<f64> = width.values().copied().filter(|w| *w > 0.01 * widest).collect();
+        widths.sort_by(|a, b| b.total_cmp(a));
+        widths.dedup();
+        let found = widths.iter().find_map(|&least| {
+            let mut path = vec![devices[0]];
+            let wide = |a: DeviceId, b: DeviceId| width[&(a, b)] >= least && width[&(b, a)] >= least;
+            extend(&devices, &mut path, &wide, &mut 20_000).then_some((path, least))
+        });
+        let Some((path, least)) = found else { break };
+        for k in 0..n {
+            let (a, b) = (path[k], path[(k + 1) % n]);
+            for pair in [(a, b), (b, a)] {
+                *width.get_mut(&pair).expect("a pair of devices") -= least;
+            }
+        }
+        let back = path.iter().rev().copied().collect();
+        rings.push((path, least));
+        rings.push((back, least));
+    }
+    rings
 }
 
 fn extend(
