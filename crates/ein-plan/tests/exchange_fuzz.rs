@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use ein_plan::synthesis::{Aim, synthesize_for};
+use ein_task::buffers::peak_buffers;
 use ein_task::check::{check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program};
 use ein_task::machine::Machine;
@@ -37,7 +38,7 @@ fn random_questions() {
         for machine in machines(p) {
             let crude = naive(&exchange, &machine);
             check(&exchange, &crude, &machine).unwrap_or_else(|e| panic!("{e}\n{crude}"));
-            for aim in [Aim::Seconds, Aim::Bytes] {
+            for aim in [Aim::Seconds, Aim::Bytes, Aim::Buffers] {
                 let program = synthesize_for(&exchange, &machine, aim).unwrap();
                 let pieces = check(&exchange, &program, &machine).unwrap_or_else(|e| panic!("{e}\n{program}"));
                 check_rendezvous(&program, &pieces, &machine).unwrap();
@@ -53,6 +54,13 @@ fn random_questions() {
                 match aim {
                     Aim::Bytes => assert!(ours.bytes_total <= theirs.bytes_total, "{at}"),
                     Aim::Seconds => assert!(ours.seconds.0 <= theirs.seconds.0 * 1.002, "{at}"),
+                    Aim::Buffers => {
+                        let most = |program: &Program| {
+                            let pieces = check(&exchange, program, &machine).unwrap();
+                            peak_buffers(&exchange, program, &pieces).into_iter().max()
+                        };
+                        assert!(most(&program) <= most(&crude), "{at}");
+                    }
                 }
             }
         }

@@ -329,11 +329,13 @@ pub(super) fn fold_tree(ways: &Ways, root: DeviceId, holders: &[DeviceSet], lag:
     let mut parent: Vec<(DeviceId, Option<DeviceId>)> = vec![(root, None)];
     let mut tree = vec![(root, 0.0)];
     let mut cost = 0.0;
+    // Whoever joins the tree gives what it joins for: a device that gave nothing would send nothing.
+    let mut joined = root;
     loop {
         let within: DeviceSet = tree.iter().map(|t| t.0).collect();
         for (supplier, h) in from.iter_mut().zip(holders) {
             if supplier.is_none() {
-                *supplier = h.intersect(within).lowest();
+                *supplier = if h.contains(joined) { Some(joined) } else { h.intersect(within).lowest() };
             }
         }
         let open = (0..holders.len()).filter(|&n| from[n].is_none());
@@ -346,6 +348,7 @@ pub(super) fn fold_tree(ways: &Ways, root: DeviceId, holders: &[DeviceSet], lag:
         let mut path = ways.path(start, end);
         path.reverse();
         grow(&path, &mut tree, |above, below| parent.push((below, Some(above))));
+        joined = start;
     }
     let from = from.into_iter().map(|d| d.expect("every partial has a supplier")).collect();
     Some((Fold { root, from, sends: leaves_first(&parent) }, cost))
