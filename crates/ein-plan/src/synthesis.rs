@@ -22,6 +22,8 @@ mod seeds;
 use bundle::Bundle;
 use ein_ir::region::Region;
 use ein_task::bounds::{self, Bound};
+use ein_task::buffers::peak_buffers;
+use ein_task::check::check;
 use ein_task::exchange::{Atom, Exchange, Program};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use net::{Net, Ways};
@@ -155,7 +157,7 @@ impl Memory {
         let schedule = schedule(&net, exchange, &scheme, &recipe.pieces, recipe.order);
         let program = emit::emit(&net, exchange, &scheme, &schedule);
         debug_assert_eq!(
-            ein_task::check::check(exchange, &program, machine)
+            check(exchange, &program, machine)
                 .and_then(|pieces| ein_task::check::check_rendezvous(&program, &pieces, machine)),
             Ok(()),
             "{program}"
@@ -384,36 +386,40 @@ impl Question<'_> {
         self.plain(best.1)
     }
 
-    /// The scheme whose pieces, one after the other, take least memory at once.
+    /// Of the quickest program and of known shapes whose pieces go one after the other, what stores least at once.
     fn leanest(&self, direct: Scheme) -> Recipe {
-        let mut candidates = vec![(direct.score(self.net), direct)];
+        let mut candidates = vec![(direct.score(self.net), direct.clone())];
         let seeds = self.seeds(self.shared, true);
         let owned = |b: &Bundle| seeds.owners(b).len() * (b.readers.len() + b.holders.len());
         if self.shared.iter().map(owned).sum::<usize>() <= MOST_HOPS / 8 {
             self.seeded(&seeds, &mut candidates);
         }
-        let mut best: Option<(u64, f64, usize, usize)> = None;
-        for (n, (score, scheme)) in candidates.iter().enumerate() {
+        let mut best = self.quickest(direct);
+        let mut least = self.stored(&best);
+        for (score, scheme) in candidates {
             for count in [1, 4, 16, 64] {
-                let pieces = vec![count; scheme.legs.len()];
                 if count > 1 && score.estimate(self.net, f64::INFINITY).moves * count > MOST_MOVES {
                     break;
                 }
-                let made = schedule(self.net, self.exchange, scheme, &pieces, Order::Piecewise);
-                let program = emit::emit(self.net, self.exchange, scheme, &made);
-                let Ok(left) = ein_task::check::check(self.exchange, &program, self.net.machine) else { continue };
-                let peak = ein_task::buffers::peak_buffers(self.exchange, &program, &left);
-                let peak = peak.iter().map(|b| b.0).max().unwrap_or(0);
-                let seconds = made.seconds(self.net);
-                if best.is_none_or(|b| (peak, seconds) < (b.0, b.1)) {
-                    best = Some((peak, seconds, n, count));
+                let recipe = self.recipe(scheme.clone(), vec![count; scheme.legs.len()], Order::Piecewise);
+                let stored = self.stored(&recipe);
+                if stored < least {
+                    (best, least) = (recipe, stored);
                 }
             }
         }
-        let (_, _, n, count) = best.expect("the direct program is right");
-        let scheme = candidates.swap_remove(n).1;
-        let pieces = vec![count; scheme.legs.len()];
-        self.recipe(scheme, pieces, Order::Piecewise)
+        best
+    }
+
+    /// The most bytes that any device stores at once, and the seconds of a program.
+    fn stored(&self, recipe: &Recipe) -> (u64, f64) {
+        let bundles = Rc::clone(if recipe.separate { self.separate } else { self.shared });
+        let scheme = Scheme { bundles, legs: recipe.legs.clone() };
+        let made = schedule(self.net, self.exchange, &scheme, &recipe.pieces, recipe.order);
+        let program = emit::emit(self.net, self.exchange, &scheme, &made);
+        let Ok(pieces) = check(self.exchange, &program, self.net.machine) else { return (u64::MAX, f64::INFINITY) };
+        let peak = peak_buffers(self.exchange, &program, &pieces).into_iter().max().unwrap_or_default();
+        (peak.0, made.seconds(self.net))
     }
 
     /// The first need that no links lead to.

@@ -314,6 +314,20 @@ pub(super) fn hand_star(ways: &Ways, starts: DeviceSet, readers: DeviceSet) -> O
     Some(hops)
 }
 
+/// The moves without those that lead to no reader.
+pub(super) fn pruned(mut hops: Vec<Hop>, readers: DeviceSet) -> Vec<Hop> {
+    let mut wanted = readers;
+    for n in (0..hops.len()).rev() {
+        let (from, to) = hops[n];
+        if wanted.contains(to) {
+            wanted = wanted.with(from);
+        } else {
+            hops.remove(n);
+        }
+    }
+    hops
+}
+
 /// Adds a path's moves behind the last of its devices that has the value.
 pub(super) fn join(path: &[DeviceId], have: &mut DeviceSet, hops: &mut Vec<Hop>) {
     let start = path.iter().rposition(|&d| have.contains(d)).unwrap_or(0);

@@ -3,7 +3,7 @@
 
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
-use super::route::{Fold, Hop, Leg, Route, Scheme, fold_star, fold_tree, hand_star, hand_tree, join};
+use super::route::{Fold, Hop, Leg, Route, Scheme, fold_star, fold_tree, hand_star, hand_tree, join, pruned};
 use ein_task::machine::{DeviceId, DeviceSet};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -310,7 +310,8 @@ impl Seeds<'_> {
                     }
                 }
             }
-            readers.without(DeviceSet::one(root)).iter().all(|r| have.contains(r)).then_some(hops)
+            let reached = readers.without(DeviceSet::one(root)).iter().all(|r| have.contains(r));
+            reached.then(|| pruned(hops, readers))
         };
         let finite = devices.iter().all(|&a| devices.iter().all(|&b| self.ways.cost(a, b).is_finite()));
         if !finite {
@@ -380,7 +381,7 @@ impl Seeds<'_> {
                     join(&self.ways.path(start, d), &mut have, &mut hops);
                 }
             }
-            readers.iter().all(|r| have.contains(r)).then_some(hops)
+            readers.iter().all(|r| have.contains(r)).then(|| pruned(hops, readers))
         };
         let position = |d: DeviceId| group_of(d).and_then(|g| groups[g].iter().position(|x| *x == d));
         let finite =
