@@ -138,7 +138,7 @@ impl Names {
                         what = what.wrapping_add(mix(mix(both) ^ mix(group(block.devices)).rotate_left(17)));
                     }
                 }
-                readers.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(mix(what ^ 77)));
+                readers.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(mix(what.wrapping_add(77))));
             }
             name = next;
         }

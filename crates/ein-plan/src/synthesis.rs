@@ -140,17 +140,15 @@ impl Memory {
         let shared = Rc::new(bundle::shared(exchange, atoms.clone())?);
         let of = |bundles: &[Bundle]| bundles.iter().map(Bundle::signature).collect();
         let signature = (aim, of(&separate), of(&shared));
-        let recipe = match self.0.get(&signature) {
-            Some(known) => known.clone(),
-            None => {
-                let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
-                let ways = Ways::new(&net, &net.alone(largest as f64));
-                let question =
-                    Question { net: &net, exchange, ways: &ways, atoms, separate: &separate, shared: &shared };
-                let found = question.answer(aim)?;
-                self.0.insert(signature, found.clone());
-                found
-            }
+        let recipe = if let Some(known) = self.0.get(&signature) {
+            known.clone()
+        } else {
+            let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
+            let ways = Ways::new(&net, &net.alone(largest as f64));
+            let question = Question { net: &net, exchange, ways: &ways, atoms, separate: &separate, shared: &shared };
+            let found = question.answer(aim)?;
+            self.0.insert(signature, found.clone());
+            found
         };
         let bundles = if recipe.separate { separate } else { shared };
         let scheme = Scheme { bundles, legs: recipe.legs };

@@ -6,7 +6,7 @@
 //! * Feeding and handing out take no time: parameters are resident.
 //! * A transfer may start when its send half's reads are done and the memory of its receive half is free.
 //!   A link carries one transfer at a time; of those that are ready the lowest number goes first, because the row
-//!   order of an exchange program is its schedule. (By the longest way instead, makespans of LLaMA blocks on `8xa100`,
+//!   order of an exchange program is its schedule. (By the longest way instead, makespans of `LLaMA` blocks on `8xa100`,
 //!   `dgx-1v` and `pcie-8` under the search and three strategies were equal or differed by -0.3 to +1.9 %.) The transfers
 //!   of different links run side by side. A transfer holds its link for [`Machine::issue`] and then for its bytes, at
 //!   the rate that max–min fair sharing of the resources gives; then the send half is done. The receive half is done

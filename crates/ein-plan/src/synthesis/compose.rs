@@ -55,7 +55,10 @@ fn one_way(from: DeviceSet, readers: DeviceSet, bytes: u64) -> Bundle {
     Bundle { parts: Vec::new(), holders: vec![from], readers, finished: true, pending: bytes, bytes }
 }
 
-fn packed(net: &Net, bundles: Vec<Bundle>, rounds: usize) -> Option<Vec<Vec<(f64, Rc<Route>)>>> {
+/// Routes with the share that each takes of its bundle.
+type Shares = Vec<(f64, Rc<Route>)>;
+
+fn packed(net: &Net, bundles: Vec<Bundle>, rounds: usize) -> Option<Vec<Shares>> {
     let largest = bundles.iter().map(|b| b.bytes).max().unwrap_or(0);
     let ways = Ways::new(net, &net.alone(largest as f64));
     let bundles = Rc::new(bundles);
@@ -75,8 +78,8 @@ fn packed(net: &Net, bundles: Vec<Bundle>, rounds: usize) -> Option<Vec<Vec<(f64
 fn joined(
     seeds: &Seeds,
     parts: &[Option<Part>],
-    up: &[Vec<(f64, Rc<Route>)>],
-    down: &[Vec<(f64, Rc<Route>)>],
+    up: &[Shares],
+    down: &[Shares],
 ) -> Scheme {
     let mut legs = Vec::new();
     let mut folded = 0;
@@ -122,6 +125,8 @@ fn joined(
 fn normalise(legs: &mut [Leg]) {
     for of_one in legs.chunk_by_mut(|a, b| a.bundle == b.bundle) {
         let sum: f64 = of_one.iter().map(|l| l.share).sum();
-        of_one.iter_mut().for_each(|l| l.share /= sum);
+        for leg in of_one {
+            leg.share /= sum;
+        }
     }
 }

@@ -10,7 +10,7 @@ use ein_task::machine::DeviceId;
 use std::collections::{BTreeMap, HashMap};
 
 /// A program in the making.
-struct Steps<'a> {
+struct Draft<'a> {
     exchange: &'a Exchange,
     finished: Vec<bool>,
     steps: Vec<Step>,
@@ -24,18 +24,21 @@ struct Steps<'a> {
     delivered: Vec<Vec<(Region, PieceId)>>,
 }
 
+/// Partials that are in one piece, and the step that leaves it.
+type Together = (Vec<usize>, PieceId);
+
 /// One piece of a scheme while its moves are made.
 #[derive(Clone, Default)]
 struct State {
     /// Partials that came together, by fold and device: which, and in what step.
-    inbox: BTreeMap<(usize, DeviceId), Vec<(Vec<usize>, PieceId)>>,
+    inbox: BTreeMap<(usize, DeviceId), Vec<Together>>,
     /// The finished value, by device.
     have: BTreeMap<DeviceId, PieceId>,
 }
 
 /// The program of a schedule.
 pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &Schedule) -> Program {
-    let mut steps = Steps {
+    let mut draft = Draft {
         exchange,
         finished: (0..exchange.have.blocks.len()).map(|b| exchange.have.is_finished(b)).collect(),
         steps: Vec::with_capacity(4 * schedule.travels.len() + exchange.needs.len()),
@@ -50,7 +53,7 @@ pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &S
     schedule.travels.iter().for_each(|t| left[t.piece] += 1);
     // What does not travel is ready from the start.
     for n in (0..left.len()).filter(|&n| left[n] == 0) {
-        steps.deliver(scheme, &schedule.pieces[n], &mut states[n]);
+        draft.deliver(scheme, &schedule.pieces[n], &mut states[n]);
     }
     for travel in &schedule.travels {
         let piece = &schedule.pieces[travel.piece];
@@ -59,36 +62,33 @@ pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &S
         let state = &mut states[travel.piece];
         let (from, to) = travel.hop;
         let at = (bundle, piece.part, &piece.region);
-        match travel.fold {
-            Some(n) => {
-                let mut own = steps.together(at, &leg.route.folds[n], n, from, state);
-                if net.workers.contains(from) {
-                    own = vec![steps.fold(own, bundle.holders.len())];
-                }
-                for (partials, id) in own {
-                    let moved = steps.moved(id, to);
-                    state.inbox.entry((n, to)).or_default().push((partials, moved));
-                }
+        if let Some(n) = travel.fold {
+            let mut own = draft.together(at, &leg.route.folds[n], n, from, state);
+            if net.workers.contains(from) {
+                own = vec![draft.fold(own, bundle.holders.len())];
             }
-            None => {
-                let id = steps.value(at, leg, from, state);
-                let moved = steps.moved(id, to);
-                state.have.insert(to, moved);
+            for (partials, id) in own {
+                let moved = draft.moved(id, to);
+                state.inbox.entry((n, to)).or_default().push((partials, moved));
             }
+        } else {
+            let id = draft.value(at, leg, from, state);
+            let moved = draft.moved(id, to);
+            state.have.insert(to, moved);
         }
         // Readers fold as soon as they can: what they folded need not be kept.
         left[travel.piece] -= 1;
         if left[travel.piece] == 0 {
-            steps.deliver(scheme, piece, &mut states[travel.piece]);
+            draft.deliver(scheme, piece, &mut states[travel.piece]);
         }
     }
-    steps.program()
+    draft.program()
 }
 
 /// A bundle, which of its parts, and a box of that.
 type At<'a> = (&'a Bundle, usize, &'a Region);
 
-impl Steps<'_> {
+impl Draft<'_> {
     /// Notes what a piece's readers have once all its moves are made.
     fn deliver(&mut self, scheme: &Scheme, piece: &Piece, state: &mut State) {
         let leg = &scheme.legs[piece.leg];
@@ -107,7 +107,7 @@ impl Steps<'_> {
         n: usize,
         device: DeviceId,
         state: &mut State,
-    ) -> Vec<(Vec<usize>, PieceId)> {
+    ) -> Vec<Together> {
         let mut pieces = state.inbox.remove(&(n, device)).unwrap_or_default();
         for (partial, &supplier) in fold.from.iter().enumerate() {
             if supplier == device {
@@ -137,7 +137,7 @@ impl Steps<'_> {
 
     /// Folds pieces of one box on one device, of which `all` partials are to come together. A single piece of
     /// too few partials is left as it is, and so is one that came finished.
-    fn fold(&mut self, mut pieces: Vec<(Vec<usize>, PieceId)>, all: usize) -> (Vec<usize>, PieceId) {
+    fn fold(&mut self, mut pieces: Vec<Together>, all: usize) -> Together {
         pieces.sort_unstable();
         if pieces.len() == 1 && (pieces[0].0.len() < all || self.done[pieces[0].1]) {
             return pieces.swap_remove(0);

@@ -216,7 +216,9 @@ impl<'a> Packing<'a> {
         let mean = cost.iter().sum::<f64>() / cost.len().max(1) as f64 * (FIRST / self.sharpness);
         let lag = 0.5 * mean;
         let hop = 0.2 * mean + f64::MIN_POSITIVE;
-        cost.iter_mut().for_each(|c| *c += hop);
+        for c in &mut cost {
+            *c += hop;
+        }
         let ways = Ways::new(self.net, &cost);
         if bundle.finished {
             return Some(Route { folds: vec![], hands: hand_tree(&ways, bundle.holders[0], bundle.readers, lag)?.0 });

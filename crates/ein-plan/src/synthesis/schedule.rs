@@ -89,7 +89,9 @@ impl Schedule {
 pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: &[usize], order: Order) -> Schedule {
     let mut pieces = cut(exchange, scheme, wanted);
     let mut counts = vec![0usize; scheme.legs.len()];
-    pieces.iter().for_each(|p| counts[p.leg] += 1);
+    for p in &pieces {
+        counts[p.leg] += 1;
+    }
     let most = counts.iter().copied().max().unwrap_or(0);
     for p in &mut pieces {
         p.place = (2 * p.number + 1) * most / (2 * counts[p.leg]);

@@ -181,15 +181,15 @@ impl Seeds<'_> {
         }
         let holders = bundle.holding().intersect(self.net.workers);
         let both = holders.intersect(readers);
+        let at_reader = self.at_reader && readers.len() == 1 && bundle.readers.len() == 1;
         if readers.len() > 1 && !both.is_empty() {
             both
-        } else if self.at_reader && readers.len() == 1 && bundle.readers.len() == 1 {
-            readers
-        } else if holders.is_empty() {
+        } else if at_reader || holders.is_empty() {
             readers
         } else {
             holders
         }
+    }
     }
 
     /// Along rings through all devices that compute: folds and hand-outs go from neighbour to neighbour. Every
@@ -199,7 +199,9 @@ impl Seeds<'_> {
         let mut legs = Vec::new();
         for (ring, share) in rings {
             let mut own = self.ring(ring)?.legs;
-            own.iter_mut().for_each(|l| l.share *= share / whole);
+            for leg in &mut own {
+                leg.share *= share / whole;
+            }
             legs.extend(own);
         }
         legs.sort_by_key(|l| l.bundle);
@@ -367,8 +369,8 @@ impl Seeds<'_> {
                 let start = if have.contains(via) { via } else { source };
                 join(&self.ways.path(start, entry), &mut have, &mut hops);
             }
-            for g in 0..groups.len() {
-                for &d in groups[g].iter().filter(|&&d| readers.contains(d)) {
+            for (g, group) in groups.iter().enumerate() {
+                for &d in group.iter().filter(|&&d| readers.contains(d)) {
                     if have.contains(d) {
                         continue;
                     }
@@ -376,7 +378,7 @@ impl Seeds<'_> {
                     let start = if have.contains(entry) {
                         entry
                     } else {
-                        groups[g].iter().copied().find(|&d| have.contains(d))?
+                        group.iter().copied().find(|&d| have.contains(d))?
                     };
                     join(&self.ways.path(start, d), &mut have, &mut hops);
                 }
