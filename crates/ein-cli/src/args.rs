@@ -167,6 +167,9 @@ pub struct Asked {
     /// A fixed strategy instead of the search
     #[arg(long, value_name = "NAME", help = strategies())]
     pub strategy: Option<String>,
+    /// Cut blocks once more, and spread memory, where exchanges then hide behind what is computed
+    #[arg(long)]
+    pub overlap: bool,
     /// Plan afresh. There is no cache of plans yet: every plan is made afresh, with or without this
     #[arg(long)]
     pub no_cache: bool,

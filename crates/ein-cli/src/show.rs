@@ -48,6 +48,9 @@ pub fn report(r: &Report) -> String {
         100.0 * r.gap_absolute
     );
     let _ = writeln!(text, "  time         {} serial, {} simulated with overlap", r.seconds, r.simulated_seconds);
+    for line in r.overlap.lines() {
+        let _ = writeln!(text, "  overlap      {line}");
+    }
     let _ = writeln!(text, "  moved        {} in all, at most {sent} sent by a device", r.bytes_total);
     let _ = writeln!(text, "  memory       at most {peak} a device; largest share of work {:.2} × mean", r.balance);
     let _ = writeln!(text, "  planned in   {} ({} operations)", r.planning_seconds, r.operations);

@@ -20,6 +20,9 @@ mod layouts;
 pub mod lower;
 pub mod needs;
 pub mod options;
+pub mod overlap;
+#[cfg(test)]
+mod overlap_tests;
 mod pattern;
 pub mod plan;
 #[cfg(test)]

@@ -17,6 +17,7 @@ use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_task::check::CheckError;
+use ein_task::exchange::{Exchange, Need};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::relation::{Held, Relation};
 use ein_task::task::{External, TaskGraph, Value, Verb};
@@ -60,9 +61,24 @@ pub fn lower_with(
     options: &Options,
     answers: &mut Answers,
 ) -> Result<TaskGraph, LowerError> {
+    lower_staged(graph, choice, &Staged::new(), machine, options, answers)
+}
+
+/// Tensors whose exchanges go in stages, each with the axis along which devices have their needs one after the other.
+pub(crate) type Staged = BTreeMap<TensorId, usize>;
+
+/// [`lower_with`], with exchanges in stages.
+pub(crate) fn lower_staged(
+    graph: &Graph,
+    choice: &Choice,
+    staged: &Staged,
+    machine: &Machine,
+    options: &Options,
+    answers: &mut Answers,
+) -> Result<TaskGraph, LowerError> {
     let planned = exchanges(graph, choice, options, machine)?;
     let due = due(&planned);
-    let mut lowering = Lowering::new(graph, choice, machine, options, answers);
+    let mut lowering = Lowering::new(graph, choice, staged, machine, options, answers);
     for tensor in graph.ids() {
         for &n in due.before.get(&tensor).map_or(&[][..], Vec::as_slice) {
             lowering.exchange(&planned[n])?;
@@ -109,6 +125,7 @@ fn due(planned: &[Planned]) -> Due {
 struct Lowering<'a> {
     graph: &'a Graph,
     choice: &'a Choice,
+    staged: &'a Staged,
     machine: &'a Machine,
     options: &'a Options,
     rows: Rows<'a>,
@@ -121,6 +138,7 @@ impl<'a> Lowering<'a> {
     fn new(
         graph: &'a Graph,
         choice: &'a Choice,
+        staged: &'a Staged,
         machine: &'a Machine,
         options: &'a Options,
         answers: &'a mut Answers,
@@ -131,7 +149,7 @@ impl<'a> Lowering<'a> {
             ..TaskGraph::default()
         };
         let rows = Rows::new(graph, out);
-        Self { graph, choice, machine, options, rows, answers, produced: BTreeMap::new() }
+        Self { graph, choice, staged, machine, options, rows, answers, produced: BTreeMap::new() }
     }
 
     /// Brings an input in, at every device that holds a block of it.
@@ -190,12 +208,29 @@ impl<'a> Lowering<'a> {
     /// Answers an exchange and lowers its program.
     fn exchange(&mut self, planned: &Planned) -> Result<(), LowerError> {
         let tensor = || self.graph.node(planned.tensor).name.clone();
-        let answer = self.answers.answer(&planned.exchange, self.machine).map_err(|e| match e {
-            AnswerError::Synthesis(source) => LowerError::Synthesis { tensor: tensor(), source },
-            AnswerError::Unsound(source) => LowerError::Unsound { tensor: tensor(), source },
-        })?;
-        program::lower(&mut self.rows, planned.tensor, &planned.exchange, &answer);
+        for exchange in self.stages(planned) {
+            let answer = self.answers.answer(&exchange, self.machine).map_err(|e| match e {
+                AnswerError::Synthesis(source) => LowerError::Synthesis { tensor: tensor(), source },
+                AnswerError::Unsound(source) => LowerError::Unsound { tensor: tensor(), source },
+            })?;
+            program::lower(&mut self.rows, planned.tensor, &exchange, &answer);
+        }
         Ok(())
+    }
+
+    /// The question, or where its tensor goes in stages a question for each: the first need of every device, along the
+    /// axis, then the second, and so on.
+    fn stages(&self, planned: &Planned) -> Vec<Exchange> {
+        let Exchange { have, needs } = &planned.exchange;
+        let Some(&axis) = self.staged.get(&planned.tensor) else { return vec![planned.exchange.clone()] };
+        let mut order: Vec<&Need> = needs.iter().collect();
+        order.sort_by_key(|n| (n.device, n.region.0[axis].lo));
+        let mut stages: Vec<Vec<Need>> = Vec::new();
+        for needs in order.chunk_by(|a, b| a.device == b.device) {
+            stages.resize_with(stages.len().max(needs.len()), Vec::new);
+            needs.iter().zip(&mut stages).for_each(|(&need, stage)| stage.push(need.clone()));
+        }
+        stages.into_iter().map(|needs| Exchange { have: have.clone(), needs }).collect()
     }
 
     /// Hands the sources behind the outputs to the caller, every region from one holder.

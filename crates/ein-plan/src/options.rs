@@ -98,6 +98,9 @@ pub struct Options {
     pub strategy: Option<Strategy>,
     /// How exchanges are answered.
     pub exchange: ExchangeStyle,
+    /// With `Objective::Time`: whether blocks are cut once more on their devices, and memory is
+    /// spread, where exchanges then hide behind what is computed. Off unless asked for.
+    pub overlap: bool,
 }
 
 impl Default for Options {
@@ -111,6 +114,7 @@ impl Default for Options {
             outputs: Placement::Anywhere,
             strategy: None,
             exchange: ExchangeStyle::Synthesized,
+            overlap: false,
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::choice::Choice;
 use crate::error::{Live, PlanError};
 use crate::lower::lower_with;
 use crate::options::{ExchangeStyle, Objective, Options, Placement, Strategy};
+use crate::overlap::{Overlap, overlap};
 use crate::price::{Price, price_with};
 use crate::report::{Assumptions, Effort, PerDevice, Report, StrategyReport};
 use crate::search::Search;
@@ -16,7 +17,6 @@ use ein_ir::op::Op;
 use ein_ir::simplify::simplify;
 use ein_task::machine::Machine;
 use ein_task::memory::{NotEnough, check_capacity, plan_memory};
-use ein_task::simulate::simulate;
 use ein_task::task::TaskGraph;
 use ein_task::units::{Bytes, Seconds};
 use std::time::Instant;
@@ -43,11 +43,13 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     let start = Instant::now();
     admit(machine, options)?;
     let graph = simplify(graph);
-    let decided = match options.strategy {
+    let mut decided = match options.strategy {
         Some(strategy) => forced(&graph, machine, options, strategy)?,
         None => searched(&graph, machine, options)?,
     };
-    let mut report = report(&graph, machine, options, &decided);
+    let Decided { options: asked, choice, tasks, known, .. } = &mut decided;
+    let overlap = overlapped(&graph, machine, asked, choice, tasks, known)?;
+    let mut report = report(&graph, machine, options, &decided, overlap);
     report.planning_seconds = Seconds(start.elapsed().as_secs_f64());
     let Decided { options, choice, tasks, .. } = decided;
     Ok(Plan { graph, machine: machine.clone(), options, choice, tasks, report })
@@ -77,16 +79,17 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
         let choice = fixed(strategy, graph, machine, options)?;
         let mut known = Answers::of(options);
         let price = price_with(graph, &choice, machine, options, &mut known)?;
-        let tasks = tasks(graph, &choice, machine, options, &mut known)?;
-        Ok((price, tasks))
+        let mut tasks = tasks(graph, &choice, machine, options, &mut known)?;
+        let overlap = overlapped(graph, machine, options, &choice, &mut tasks, &mut known)?;
+        Ok((price, tasks, overlap))
     });
     match priced {
         Err(PlanError::Strategy(refusal)) => report.refused = Some(refusal.reason),
         Err(other) => report.refused = Some(other.to_string()),
-        Ok((price, tasks)) => {
+        Ok((price, tasks, overlap)) => {
             report.cost = Some(cost(&price, &tasks, options.objective));
             report.seconds = Some(price.seconds);
-            report.simulated_seconds = Some(simulate(&tasks, machine).makespan());
+            report.simulated_seconds = Some(overlap.simulated_seconds);
             report.bytes_total = Some(price.bytes_total);
             report.fits = Some(check_capacity(&tasks, machine, options.memory).is_ok());
             report.balanced = Some(price.balanced);
@@ -122,6 +125,8 @@ struct Decided {
     price: Price,
     bound: f64,
     effort: Effort,
+    /// The exchanges that were answered on the way.
+    known: Answers,
 }
 
 fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> Result<Decided, PlanError> {
@@ -134,7 +139,7 @@ fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strateg
         let price = price_with(graph, &choice, machine, &options, &mut known)?;
         let tasks = tasks(graph, &choice, machine, &options, &mut known)?;
         match check_capacity(&tasks, machine, options.memory) {
-            Ok(()) => return Ok(Decided { options, choice, tasks, price, bound, effort: Effort::default() }),
+            Ok(()) => return Ok(Decided { options, choice, tasks, price, bound, effort: Effort::default(), known }),
             Err(lacking) => lack = Some(lacking),
         }
     }
@@ -162,6 +167,22 @@ fn tasks(
     let mut tasks = lower_with(graph, choice, machine, options, known)?;
     plan_memory(&mut tasks);
     Ok(tasks)
+}
+
+/// Replaces a choice's task graph by one whose exchanges hide behind what is computed, if there is one.
+fn overlapped(
+    graph: &Graph,
+    machine: &Machine,
+    options: &Options,
+    choice: &Choice,
+    tasks: &mut TaskGraph,
+    known: &mut Answers,
+) -> Result<Overlap, PlanError> {
+    let (better, overlap) = overlap(graph, choice, machine, options, tasks, known)?;
+    if let Some(better) = better {
+        *tasks = better;
+    }
+    Ok(overlap)
 }
 
 /// Searches, with a price on memory that rises until the plan fits, and then falls as far as it still does.
@@ -246,7 +267,7 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
                 known = Answers::of(&asked);
             }
             let price = price_with(graph, &choice, machine, &asked, &mut known)?;
-            Ok(Decided { options: asked, choice, tasks, price, bound, effort })
+            Ok(Decided { options: asked, choice, tasks, price, bound, effort, known })
         }
         (None, Some(lack)) => Err(does_not_fit(&lack)),
         (None, None) => unreachable!("an attempt fits or lacks"),
@@ -276,7 +297,7 @@ fn cost(price: &Price, tasks: &TaskGraph, objective: Objective) -> f64 {
     }
 }
 
-fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided) -> Report {
+fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided, overlap: Overlap) -> Report {
     let Decided { tasks, price, bound, .. } = decided;
     let cost = cost(price, tasks, options.objective);
     let absolute = bounds::absolute(graph, machine, options);
@@ -301,7 +322,8 @@ fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided
         cost_unit: unit.into(),
         seconds: price.seconds,
         compute_seconds: price.compute,
-        simulated_seconds: simulate(tasks, machine).makespan(),
+        simulated_seconds: overlap.simulated_seconds,
+        overlap,
         lower_bound: bound,
         gap: gap(cost, bound),
         gap_absolute: gap(cost, absolute),

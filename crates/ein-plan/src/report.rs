@@ -1,5 +1,6 @@
 //! What is printed of a plan.
 
+use crate::overlap::Overlap;
 use ein_task::units::{Bytes, Seconds};
 use serde::Serialize;
 
@@ -73,6 +74,8 @@ pub struct Report {
     pub compute_seconds: Seconds,
     /// Makespan with overlap, from the simulator.
     pub simulated_seconds: Seconds,
+    /// What was cut so that exchanges hide behind it.
+    pub overlap: Overlap,
     /// No choice of candidates costs less.
     pub lower_bound: f64,
     /// `(cost - lower_bound) / cost`, 0 where the cost is 0.

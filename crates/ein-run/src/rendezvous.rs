@@ -113,12 +113,11 @@ impl Transport for Rendezvous {
 
     fn receive(&mut self, message: Arrival, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause> {
         let room = lock(&self.desk(self.me)?.inner).rooms.remove(&message);
-        match room.and_then(|r| r.message) {
-            Some(bytes) => take(&bytes),
-            None => {
-                let Arrival { from, tag } = message;
-                Err(Cause::Transport { reason: format!("message {tag} from {from} has not arrived") })
-            }
+        if let Some(bytes) = room.and_then(|r| r.message) {
+            take(&bytes)
+        } else {
+            let Arrival { from, tag } = message;
+            Err(Cause::Transport { reason: format!("message {tag} from {from} has not arrived") })
         }
     }
 

@@ -75,12 +75,7 @@ fn packed(net: &Net, bundles: Vec<Bundle>, rounds: usize) -> Option<Vec<Shares>>
 
 /// Lays the trees to an owner and the trees from it side by side: a leg for every stretch of the slice on which
 /// neither changes.
-fn joined(
-    seeds: &Seeds,
-    parts: &[Option<Part>],
-    up: &[Shares],
-    down: &[Shares],
-) -> Scheme {
+fn joined(seeds: &Seeds, parts: &[Option<Part>], up: &[Shares], down: &[Shares]) -> Scheme {
     let mut legs = Vec::new();
     let mut folded = 0;
     let mut finished = seeds.bundles.iter().enumerate().filter(|b| b.1.finished).map(|b| b.0);

@@ -190,7 +190,6 @@ impl Seeds<'_> {
             holders
         }
     }
-    }
 
     /// Along rings through all devices that compute: folds and hand-outs go from neighbour to neighbour. Every
     /// ring takes its share.
@@ -375,11 +374,8 @@ impl Seeds<'_> {
                         continue;
                     }
                     let entry = peer(g, rail);
-                    let start = if have.contains(entry) {
-                        entry
-                    } else {
-                        group.iter().copied().find(|&d| have.contains(d))?
-                    };
+                    let start =
+                        if have.contains(entry) { entry } else { group.iter().copied().find(|&d| have.contains(d))? };
                     join(&self.ways.path(start, d), &mut have, &mut hops);
                 }
             }

@@ -113,7 +113,7 @@ impl<'a> Found<'a> {
         let switched = switched(&gpus, &pairs, &all, &mut remarks);
         let ancestor = |a: usize, b: usize| pairs.get(&(a, b)).and_then(|p| p.ancestor);
         let tree = tree(gpus.len(), &ancestor);
-        Ok(Self { facts, gpus, figures, cables, switched, tree, remarks, pairs })
+        Ok(Self { facts, gpus, figures, pairs, cables, switched, tree, remarks })
     }
 
     fn pairs(&self, keep: impl Fn(&Pair) -> bool) -> BTreeSet<(usize, usize)> {

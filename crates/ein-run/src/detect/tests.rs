@@ -92,8 +92,8 @@ fn link(machine: &Machine, from: u16, to: u16) -> Option<(f64, String)> {
     Some((machine.bandwidth(link) / 1e9, names.join(" ")))
 }
 
-fn some(bandwidth: f64, names: &str) -> Option<(f64, String)> {
-    Some((bandwidth, names.into()))
+fn way(bandwidth: f64, names: &str) -> (f64, String) {
+    (bandwidth, names.into())
 }
 
 /// The GPUs of a machine are joined as those of one that ships.
@@ -118,10 +118,10 @@ fn like(found: &Machine, preset: &str, tolerance: f64) {
 fn a_dgx_a100_is_eight_gpus_on_a_switch() {
     let Detected { machine, text } = detected(&dgx_a100());
     like(&machine, "8xa100", 0.0);
-    assert_eq!(link(&machine, 0, 7), some(300.0, "nvswitch.gpu0.out nvswitch.gpu7.in"));
+    assert_eq!(link(&machine, 0, 7), Some(way(300.0, "nvswitch.gpu0.out nvswitch.gpu7.in")));
     // Two GPUs share the way to the host.
-    assert_eq!(link(&machine, 2, 8), some(25.2, "pcie1.gpu2.out pcie1.list0.out pcie1.list1.in pcie1.host.in"));
-    assert_eq!(link(&machine, 3, 8), some(25.2, "pcie1.gpu3.out pcie1.list0.out pcie1.list1.in pcie1.host.in"));
+    assert_eq!(link(&machine, 2, 8), Some(way(25.2, "pcie1.gpu2.out pcie1.list0.out pcie1.list1.in pcie1.host.in")));
+    assert_eq!(link(&machine, 3, 8), Some(way(25.2, "pcie1.gpu3.out pcie1.list0.out pcie1.list1.in pcie1.host.in")));
     for said in
         ["count = 8", "# gpu7: NVIDIA A100-SXM4-40GB at 0000:77:00", "A100 Tensor Core GPU data sheet", "Assumed"]
     {
@@ -142,9 +142,9 @@ fn a_dgx_1v_is_a_cube_mesh() {
 fn pcie_switches_share_their_uplinks() {
     let machine = detected(&pcie_8(|_, _| true)).machine;
     like(&machine, "pcie-8", 0.01);
-    assert_eq!(link(&machine, 0, 3), some(25.2, "pcie0.gpu0.out pcie0.gpu3.in"));
-    assert_eq!(link(&machine, 1, 6), some(25.2, "pcie0.gpu1.out pcie0.up pcie1.down pcie1.gpu6.in"));
-    assert_eq!(link(&machine, 1, 8), some(25.2, "pcie0.gpu1.out pcie0.up root.host.in"));
+    assert_eq!(link(&machine, 0, 3), Some(way(25.2, "pcie0.gpu0.out pcie0.gpu3.in")));
+    assert_eq!(link(&machine, 1, 6), Some(way(25.2, "pcie0.gpu1.out pcie0.up pcie1.down pcie1.gpu6.in")));
+    assert_eq!(link(&machine, 1, 8), Some(way(25.2, "pcie0.gpu1.out pcie0.up root.host.in")));
     // Switches within switches, and sockets.
     let nested = |a: usize, b: usize| match (a / 2 == b / 2, a / 4 == b / 4) {
         (true, _) => Ancestor::Switch,
@@ -153,10 +153,10 @@ fn pcie_switches_share_their_uplinks() {
     };
     let gpus = (0..8).map(|n| gpu(n, "NVIDIA L40S", 48, 4)).collect();
     let machine = detected(&facts(gpus, |a, b| (nested(a, b), true, false))).machine;
-    assert_eq!(link(&machine, 0, 1), some(25.2, "pcie2.gpu0.out pcie2.gpu1.in"));
-    assert_eq!(link(&machine, 0, 2), some(25.2, "pcie2.gpu0.out pcie2.up pcie3.down pcie3.gpu2.in"));
+    assert_eq!(link(&machine, 0, 1), Some(way(25.2, "pcie2.gpu0.out pcie2.gpu1.in")));
+    assert_eq!(link(&machine, 0, 2), Some(way(25.2, "pcie2.gpu0.out pcie2.up pcie3.down pcie3.gpu2.in")));
     let far = "pcie2.gpu0.out pcie2.up pcie1.up socket0.up socket4.down pcie5.down pcie7.down pcie7.gpu7.in";
-    assert_eq!(link(&machine, 0, 7), some(25.2, far));
+    assert_eq!(link(&machine, 0, 7), Some(way(25.2, far)));
 }
 
 #[test]
@@ -167,9 +167,9 @@ fn without_peer_access_the_host_relays() {
     assert_eq!(machine.path(DeviceId(0), DeviceId(1)), Some(vec![DeviceId(0), DeviceId(2), DeviceId(1)]));
     // Within the switches, but not from one to the other.
     let machine = detected(&pcie_8(|a, b| a / 4 == b / 4)).machine;
-    assert_eq!(link(&machine, 0, 3), some(25.2, "pcie0.gpu0.out pcie0.gpu3.in"));
+    assert_eq!(link(&machine, 0, 3), Some(way(25.2, "pcie0.gpu0.out pcie0.gpu3.in")));
     assert_eq!(link(&machine, 3, 4), None);
-    assert_eq!(link(&machine, 3, 8), some(25.2, "pcie0.gpu3.out pcie0.up root.host.in"));
+    assert_eq!(link(&machine, 3, 8), Some(way(25.2, "pcie0.gpu3.out pcie0.up root.host.in")));
     let lone = detected(&facts(vec![gpu(0, "NVIDIA L40S", 48, 4)], |_, _| (Ancestor::Switch, false, false))).machine;
     assert_eq!(link(&lone, 0, 1).map(|l| l.0), Some(25.2));
 }
@@ -178,9 +178,9 @@ fn without_peer_access_the_host_relays() {
 fn bridged_cards_have_cables_and_pcie() {
     let gpus = (0..4).map(|n| Gpu { links: links(vec![bus(n ^ 1); 12], 4), ..gpu(n, "NVIDIA A100 80GB PCIe", 80, 4) });
     let machine = detected(&facts(gpus.collect(), |a, b| (Ancestor::Bridge, true, a / 2 == b / 2))).machine;
-    assert_eq!(link(&machine, 0, 1), some(300.0, "gpu0>gpu1"));
-    assert_eq!(link(&machine, 1, 2), some(25.2, "root.gpu1.out root.gpu2.in"));
-    assert_eq!(link(&machine, 1, 4), some(25.2, "root.gpu1.out memory.down memory.host.in"));
+    assert_eq!(link(&machine, 0, 1), Some(way(300.0, "gpu0>gpu1")));
+    assert_eq!(link(&machine, 1, 2), Some(way(25.2, "root.gpu1.out root.gpu2.in")));
+    assert_eq!(link(&machine, 1, 4), Some(way(25.2, "root.gpu1.out memory.down memory.host.in")));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn cards_may_differ() {
     assert_eq!(rates, [19.5, 31.2, 31.2, 0.0]);
     assert_eq!(machine.devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["gpu0", "gpu1", "gpu2", "host"]);
     // One width a switch: that of the narrowest port.
-    assert_eq!(link(&machine, 0, 2), some(12.6, "root.gpu0.out root.gpu2.in"));
+    assert_eq!(link(&machine, 0, 2), Some(way(12.6, "root.gpu0.out root.gpu2.in")));
     assert!(text.contains("Rates of NVIDIA A10: NVIDIA A10 data sheet"), "{text}");
 }
 

@@ -79,9 +79,12 @@ impl Rows {
     }
 }
 
+/// When every task of a run started and ended, in seconds.
+pub(super) type Spans = BTreeMap<usize, (f64, f64)>;
+
 /// Runs a graph some times, after a few runs to warm up, and gives the timeline's events of each: start and end in
 /// seconds, by task.
-pub(super) fn timed(executor: &mut Executor, runs: usize) -> Result<Vec<BTreeMap<usize, (f64, f64)>>, RunError> {
+pub(super) fn timed(executor: &mut Executor, runs: usize) -> Result<Vec<Spans>, RunError> {
     let warm = runs.min(3);
     let mut all = Vec::new();
     for n in 0..runs + warm {

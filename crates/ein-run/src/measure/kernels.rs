@@ -146,7 +146,7 @@ fn einsum(shape: [usize; 2], operands: usize, join: Expr, fold: Option<Monoid>) 
 /// Seconds from the start of a kernel to the start of the next like it, all devices working: the median.
 fn seconds(pace: Pace, op: &Op, dtype: DType, shapes: &[&[usize]]) -> Result<f64, RunError> {
     let types: Vec<TensorType> = shapes.iter().map(|s| TensorType::new(dtype, s.to_vec())).collect();
-    paced(pace, &types, |rows, device, op_row, fed| rows.kernel(device, op_row, fed), Some(op))
+    paced(pace, &types, super::graphs::Rows::kernel, Some(op))
 }
 
 /// The same of cutting the right half out of a matrix: strided reads.

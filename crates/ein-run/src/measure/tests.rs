@@ -42,19 +42,19 @@ fn figures() -> Figures {
 #[test]
 fn the_file_is_a_machine() {
     for devices in [1, 3, 8, 128] {
-        let text = figures().file(devices, UNIX_EPOCH + std::time::Duration::from_secs(951_782_400)).unwrap();
+        let text = figures().file(devices, UNIX_EPOCH + std::time::Duration::from_hours(264_384)).unwrap();
         let machine = Machine::parse(&text).unwrap_or_else(|e| panic!("{e} in\n{text}"));
         assert_eq!(machine.len(), devices);
         assert_eq!((machine.processors, machine.devices[0].rate(DType::F32)), (Some(2), 333.3e9));
         assert_eq!((machine.devices[0].rate(DType::BF16), machine.devices[0].memory_bandwidth), (333.3e9, 12.35e9));
-        assert_eq!(machine.devices[0].memory.0, (10_u64 << 30) / devices as u64 >> 20 << 20);
+        assert_eq!(machine.devices[0].memory.0, (((10_u64 << 30) / devices as u64) >> 20) << 20);
         if let Some(link) = machine.links.first() {
             assert_eq!((machine.bandwidth(link), link.latency.0), (2.718e9, 2.333e-6));
         }
         // The same figures and moment, the same text; and its machine writes what stands below the comment.
         assert!(text.starts_with("# Measured by `ein machine measure` on 2000-02-29 00:00 UTC"), "{text}");
-        let body: String = text.lines().filter(|l| !l.starts_with('#')).map(|l| format!("{l}\n")).collect();
-        assert_eq!(machine.to_text(), body);
+        let body: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+        assert_eq!(machine.to_text().lines().collect::<Vec<_>>(), body);
     }
     assert!(matches!(figures().file(0, UNIX_EPOCH), Err(MeasureError::Devices { asked: 0 })));
     assert!(matches!(measure(129, 1), Err(MeasureError::Devices { asked: 129 })));

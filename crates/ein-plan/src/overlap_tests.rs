@@ -1,0 +1,95 @@
+//! Where cutting blocks once more pays, and where it must not be done.
+
+use crate::options::{Objective, Options, Strategy};
+use crate::plan::{Plan, plan};
+use crate::strategies::strategies_tests::{Sizes, model};
+use ein_ir::dtype::DType;
+use ein_ir::graph::{Graph, TensorType};
+use ein_ir::op::InputKind;
+use ein_task::machine::Machine;
+use ein_task::simulate::simulate;
+use ein_task::verify::verify;
+
+/// Two products, one after the other: whatever the plan, what the first makes is exchanged under this strategy.
+fn two_products(rows: usize, features: usize, inner: usize) -> Graph {
+    let mut g = Graph::new();
+    let input = |g: &mut Graph, name: &str, kind, shape: [usize; 2]| {
+        g.input(name, kind, TensorType::new(DType::F32, shape)).unwrap()
+    };
+    let x = input(&mut g, "x", InputKind::Input, [rows, features]);
+    let up = input(&mut g, "up", InputKind::Parameter, [features, inner]);
+    let down = input(&mut g, "down", InputKind::Parameter, [inner, features]);
+    let h = g.contraction("h", "ij,jk->ik", &[x, up]).unwrap();
+    let y = g.contraction("y", "ij,jk->ik", &[h, down]).unwrap();
+    let up = input(&mut g, "up2", InputKind::Parameter, [features, inner]);
+    let z = g.contraction("z", "ij,jk->ik", &[y, up]).unwrap();
+    g.output("z", z).unwrap();
+    g
+}
+
+/// Plans with and without overlap, and checks what holds of both.
+fn check(graph: &Graph, machine: &Machine, strategy: Option<Strategy>) -> Plan {
+    let options = Options { strategy, overlap: true, ..Options::default() };
+    let with = plan(graph, machine, &options).unwrap();
+    let without = plan(graph, machine, &Options { overlap: false, ..options }).unwrap();
+    // The decisions and what they cost are those of the search: only when things happen differs.
+    assert_eq!(with.choice, without.choice);
+    assert_eq!((with.report.cost, with.report.bytes_total), (without.report.cost, without.report.bytes_total));
+    assert!(without.report.overlap.cuts.is_empty() && without.report.overlap.tried == 0);
+    let overlap = &with.report.overlap;
+    assert_eq!(overlap.simulated_seconds_uncut, without.report.simulated_seconds);
+    assert_eq!(with.report.simulated_seconds, simulate(&with.tasks, machine).makespan());
+    assert_eq!(overlap.simulated_seconds, with.report.simulated_seconds);
+    if overlap.cuts.is_empty() && !overlap.memory_apart {
+        assert_eq!(with.tasks, without.tasks);
+    } else {
+        assert!(overlap.simulated_seconds.0 < 0.99 * overlap.simulated_seconds_uncut.0);
+    }
+    verify(&with.tasks).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(plan(graph, machine, &options).unwrap().tasks, with.tasks, "the same question has the same answer");
+    let ratio = overlap.simulated_seconds.0 / overlap.simulated_seconds_uncut.0;
+    println!(
+        "{}: {ratio:.3} of {}, {} tried: {:?}",
+        machine.name, overlap.simulated_seconds_uncut, overlap.tried, overlap.cuts
+    );
+    with
+}
+
+#[test]
+fn exchanges_hide_behind_large_products() {
+    let machine = Machine::by_name("8xa100-ideal").unwrap().first(4).unwrap();
+    let plan = check(&two_products(8192, 4096, 4096), &machine, Some(Strategy::Tensor));
+    let overlap = &plan.report.overlap;
+    assert!(overlap.simulated_seconds.0 < 0.7 * overlap.simulated_seconds_uncut.0, "{overlap:?}");
+    let cut = overlap.cuts.first().expect("a cut");
+    assert!(cut.tensors == ["y"] && cut.operations == ["y (i)", "z (i)"] && cut.axis == 0, "{cut:?}");
+    // Never less than what there is to compute.
+    assert!(overlap.simulated_seconds >= plan.report.compute_seconds, "{overlap:?}");
+}
+
+#[test]
+fn memory_is_not_used_again_where_that_makes_wait() {
+    let machine = Machine::by_name("8xa100").unwrap().first(4).unwrap();
+    let sizes = Sizes { batch: 1, tokens: 4096, heads: 16, kv: 16, dim: 128, inner: 4096, labels: true };
+    let plan = check(&model(sizes), &machine, Some(Strategy::Tensor));
+    let overlap = &plan.report.overlap;
+    assert!(
+        overlap.memory_apart && overlap.simulated_seconds.0 < 0.96 * overlap.simulated_seconds_uncut.0,
+        "{overlap:?}"
+    );
+}
+
+#[test]
+fn launches_are_not_doubled_for_nothing() {
+    let machine = Machine::by_name("8xa100").unwrap().first(4).unwrap();
+    let mut tried = 0;
+    for n in [64, 256, 512] {
+        let plan = check(&two_products(n, n, n), &machine, Some(Strategy::Tensor));
+        assert!(plan.report.overlap.cuts.is_empty(), "{:?}", plan.report.overlap);
+        tried += plan.report.overlap.tried;
+    }
+    assert!(tried > 0, "a cut is refused because it does not pay, and not because nothing is waited for");
+    let options = Options { objective: Objective::Bytes, overlap: true, ..Options::default() };
+    let plan = crate::plan::plan(&two_products(64, 64, 64), &machine, &options).unwrap();
+    assert_eq!(plan.report.overlap.tried, 0);
+}
