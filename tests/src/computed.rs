@@ -13,7 +13,7 @@ use std::time::Duration;
 pub type Values = BTreeMap<String, Dense>;
 
 /// How long a device waits for another before a test counts as hung.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// The outputs of one run for every order. What is run in random order is also run with no message buffered, and
 /// must give the same bits.

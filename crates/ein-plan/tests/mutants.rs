@@ -129,7 +129,9 @@ fn mutants(exchange: &Exchange, program: &Program, machine: &Machine) -> Vec<Pro
         let reads = inputs(&program.steps[row]);
         // The step is left out; what read it reads another.
         add(&|p| dropped(p, row, None));
-        reads.iter().for_each(|&input| add(&|p| dropped(p, row, Some(input))));
+        for &input in &reads {
+            add(&|p| dropped(p, row, Some(input)));
+        }
         // It reads something else, itself and later rows included.
         for n in 0..reads.len() {
             for other in (0..=row).chain([program.steps.len()]) {

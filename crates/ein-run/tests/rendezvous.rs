@@ -65,12 +65,12 @@ fn slots_are_used_again_before_messages_come() {
     let row = |d: usize| Region::of(&[(d, d + 1), (0, n)]);
     let mut held: Vec<TaskId> = (0..2).map(|d| b.feed(d as u16, x, row(d))).collect();
     for _ in 0..rounds {
-        for d in 0..2 {
+        for (d, held) in held.iter_mut().enumerate() {
             let halves = [(0, n / 2), (n / 2, n)].map(|c| Region::of(&[(d, d + 1), c]));
-            let parts = halves.map(|half| b.cut(held[d], half));
+            let parts = halves.map(|half| b.cut(*held, half));
             let there = parts.map(|p| b.send(p, 1 - d as u16));
             let back = there.map(|p| b.send(p, d as u16));
-            held[d] = b.paste(&back, row(d));
+            *held = b.paste(&back, row(d));
         }
     }
     b.output("y", F, &[2, n], &held);
