@@ -109,6 +109,9 @@ pub enum Fault {
     /// Folded pieces must have equal regions.
     #[error("regions differ: {0}; {1}")]
     Regions(Piece, Piece),
+    /// What one axis stacks is folded together.
+    #[error("the last axis stacks what is folded together and must be whole: {0}")]
+    Stacked(Piece),
     /// What is finished is not folded again.
     #[error("already finished: {0}")]
     Finished(Piece),
@@ -215,6 +218,12 @@ fn fold(exchange: &Exchange, pieces: &[&Piece]) -> Result<Piece, Fault> {
             return Err(Fault::Order(pieces[n - 1].clone(), piece.clone()));
         }
         partials.extend(&piece.partials);
+    }
+    let whole = &exchange.have.whole;
+    let stacks = exchange.have.monoid.stacked().is_some()
+        && exchange.have.pending.fields.iter().any(|f| f.axes.len() == whole.rank());
+    if stacks && first.region.0.last() != whole.0.last() {
+        return Err(Fault::Stacked(first.clone()));
     }
     partials.sort_unstable();
     let blocks = &exchange.have.blocks;

@@ -225,10 +225,12 @@ fn cut_bundle(
 }
 
 /// The axis to cut a box along: the first that is long enough for fine shares, else the longest. Pending fields
-/// that lack an axis would cross once for each piece, so a pending box is cut along an axis that all fields have.
+/// that lack an axis would cross once for each piece, so a pending box is cut along an axis that all fields have; and
+/// not along one that stacks what is folded together.
 fn cutting_axis(exchange: &Exchange, region: &Region, finished: bool, wanted: usize) -> Option<usize> {
     let fields = &exchange.have.pending.fields;
-    let allowed = |a: &usize| finished || fields.iter().all(|f| f.axes.contains(a));
+    let stacked = exchange.have.monoid.stacked().map(|_| region.rank().wrapping_sub(1));
+    let allowed = |a: &usize| finished || (stacked != Some(*a) && fields.iter().all(|f| f.axes.contains(a)));
     let axes: Vec<usize> = (0..region.rank()).filter(allowed).collect();
     let fine = axes.iter().copied().find(|&a| region.0[a].len() >= 32 * wanted);
     fine.or_else(|| axes.into_iter().max_by_key(|&a| (region.0[a].len(), usize::MAX - a)))
