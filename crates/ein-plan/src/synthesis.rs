@@ -272,9 +272,11 @@ impl Question<'_> {
             let effort = Effort { rounds: 120, enough: 1.003 * bandwidth };
             let seeds = self.seeds(self.shared, true);
             let start = Some(&candidates[0].1).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
-            let start = start.or_else(|| seeds.whole(true)).unwrap_or_else(|| candidates[0].1.clone());
-            let packed = pack(self.net, &start, &effort);
-            candidates.push((packed.score(self.net), packed));
+            // From the best shape, and from the plainest trees: a good shape can be a place that packing does not leave.
+            for start in start.into_iter().chain(seeds.whole(true)) {
+                let packed = pack(self.net, &start, &effort);
+                candidates.push((packed.score(self.net), packed));
+            }
             if let Some(composed) = compose::composed(&seeds, effort.rounds) {
                 candidates.push((composed.score(self.net), composed));
             }
