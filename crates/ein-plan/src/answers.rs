@@ -5,7 +5,7 @@
 //! earlier one only in which device does what: it is asked under canonical names, and the answer is renamed.
 
 use crate::options::{ExchangeStyle, Objective, Options};
-use crate::pattern::Ports;
+use crate::pattern::{Ports, mix};
 use crate::synthesis::{Aim, Memory, SynthesisError, naive};
 use ein_task::check::{CheckError, Piece, check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program, Step};
@@ -168,13 +168,6 @@ impl Names {
         }
         program
     }
-}
-
-/// A fixed mixing of bits (splitmix64's finaliser), the same on every run.
-fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d049bb133111eb);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -390,7 +390,7 @@ impl Pattern {
 }
 
 /// A fixed mixing of bits (splitmix64's finaliser), the same on every run.
-fn mix(x: u64) -> u64 {
+pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d049bb133111eb);
     x ^ (x >> 31)

@@ -176,7 +176,7 @@ pub fn bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisE
     let atoms = exchange.atoms();
     let mut bound = bounds::bound(exchange, &atoms, machine);
     let net = Net::new(machine);
-    let bundles = Rc::new(bundle::shared(exchange, exchange.atoms())?);
+    let bundles = Rc::new(bundle::shared(exchange, atoms.clone())?);
     if net.devices > MOST_PACKED || bundles.is_empty() {
         return Ok(bound);
     }
