@@ -152,15 +152,17 @@ fn joined(a: &Region, b: &Region) -> Option<Region> {
     Some(joined)
 }
 
-/// Each block that several devices hold or leave partials of, cut along its longest axis into one slice each.
-pub(crate) fn sliced(blocks: &[Held]) -> Vec<Held> {
-    blocks.iter().flat_map(slices).collect()
+/// Each block that several devices hold or leave partials of, cut along its longest axis of the first `axes` into
+/// one slice each.
+pub(crate) fn sliced(blocks: &[Held], axes: usize) -> Vec<Held> {
+    blocks.iter().flat_map(|block| slices(block, axes)).collect()
 }
 
-fn slices(block: &Held) -> Vec<Held> {
+fn slices(block: &Held, axes: usize) -> Vec<Held> {
     let devices: Vec<DeviceId> = block.devices.iter().collect();
     // The first of the longest axes; leading ones leave contiguous slices.
-    let longest = block.region.shape().into_iter().max().unwrap_or(0);
+    let shape = block.region.shape().into_iter().take(axes);
+    let longest = shape.max().unwrap_or(0);
     if devices.len() <= 1 || longest <= 1 {
         let one = devices.first().map_or(DeviceSet::new(), |&d| DeviceSet::one(d));
         return vec![Held { region: block.region.clone(), devices: one }];
@@ -184,6 +186,8 @@ fn slices(block: &Held) -> Vec<Held> {
 pub(crate) struct Wanted<'a> {
     /// Its type.
     pub ty: &'a TensorType,
+    /// Whether its last axis stacks what is folded together and is never cut.
+    pub stacked: bool,
     /// The devices that compute.
     pub workers: &'a [DeviceId],
     /// Distinct relations that its producer may leave; empty for an input.
@@ -229,7 +233,8 @@ pub(crate) fn homes(wanted: &Wanted) -> Vec<Offer> {
     if wanted.direct {
         return list;
     }
-    for axis in 0..whole.rank() {
+    let axes = whole.rank() - usize::from(wanted.stacked);
+    for axis in 0..axes {
         if whole.0[axis].len() > 1 {
             let parts = even(whole.0[axis].len(), 1, wanted.workers.len());
             let strip = |(i, &d): (ein_ir::region::Interval, &DeviceId)| {
@@ -243,7 +248,7 @@ pub(crate) fn homes(wanted: &Wanted) -> Vec<Offer> {
     for &needs in &wanted.needs {
         let held = held_of(needs, &whole).unwrap_or_else(|| refined(needs, &whole, wanted.workers[0]));
         if wanted.once {
-            add(sliced(&held));
+            add(sliced(&held, axes));
             add(rotated(&held));
         } else {
             add(held);
@@ -260,7 +265,7 @@ pub(crate) fn homes(wanted: &Wanted) -> Vec<Offer> {
             .flat_map(|b| b.devices.iter().map(|device| Need { device, region: b.region.clone() }))
             .collect();
         let held = held_of(&left, &whole).unwrap_or_else(|| refined(&left, &whole, wanted.workers[0]));
-        offer(sliced(&held), Some(n));
+        offer(sliced(&held, axes), Some(n));
         offer(rotated(&held), Some(n));
         offer(held, Some(n));
     }
@@ -299,4 +304,42 @@ pub(crate) fn needs_of(held: &[Held]) -> Vec<Need> {
 /// The needs of several readers at once.
 pub(crate) fn union(lists: &[&[Need]]) -> Vec<Need> {
     tidy(lists.iter().flat_map(|l| l.iter().cloned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ein_ir::dtype::DType;
+
+    #[test]
+    fn homes_keep_an_axis_whole_that_stacks() {
+        let ty = TensorType { shape: vec![6, 4], dtype: DType::F32 };
+        let workers: Vec<DeviceId> = (0..4).map(DeviceId).collect();
+        let devices: DeviceSet = workers.iter().copied().collect();
+        // Everyone reads a row, so that slices of what is read must be cut along the other axis.
+        let row = |lo: usize| {
+            let mut region = ty.whole();
+            (region.0[0].lo, region.0[0].hi) = (lo, lo + 1);
+            region
+        };
+        let needs: Vec<Need> = (0..6)
+            .flat_map(|r| devices.iter().map(move |device| (r, device)))
+            .map(|(r, device)| Need { device, region: row(r) })
+            .collect();
+        let wanted = |stacked| Wanted {
+            ty: &ty,
+            stacked,
+            workers: &workers,
+            produced: Vec::new(),
+            needs: vec![&needs],
+            once: true,
+            direct: false,
+        };
+        let cut = |stacked| {
+            let last = |h: &Held| h.region.0[1].len() < 4;
+            homes(&wanted(stacked)).iter().filter(|offer| offer.held.iter().any(last)).count()
+        };
+        assert_eq!(cut(true), 0);
+        assert!(cut(false) > 0);
+    }
 }

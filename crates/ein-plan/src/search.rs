@@ -12,7 +12,7 @@ use crate::costs::Costs;
 use crate::elimination::{Model, Solution, Table};
 use crate::error::PlanError;
 use crate::layouts::{Layouts, NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of, refined, union};
-use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of};
+use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of, stacked};
 use crate::options::{Objective, Options, Placement};
 use crate::price::seconds;
 use crate::report::Effort;
@@ -330,6 +330,7 @@ impl<'a> Search<'a> {
             Some(held) => vec![Offer { held, only: None }],
             None => homes(&Wanted {
                 ty: &ty,
+                stacked: stacked(self.graph, id).is_some(),
                 workers: &self.workers,
                 produced: produced.iter().map(|&r| self.layouts.relation_at(r)).collect(),
                 needs: read.iter().chain(&outputs).map(|&n| self.layouts.needs_at(n)).collect(),
