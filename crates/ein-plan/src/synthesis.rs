@@ -27,11 +27,11 @@ use ein_task::check::check;
 use ein_task::exchange::{Atom, Exchange, Program};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use net::{Net, Ways};
-use packing::{Effort, pack};
+use packing::{Effort, Spare, Taste, pack};
 use route::{Leg, Scheme, Score};
 use schedule::{Order, schedule};
 use seeds::Seeds;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 pub use naive::naive;
@@ -183,13 +183,27 @@ pub fn bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisE
     let largest = bundles.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
     let ways = Ways::new(&net, &net.alone(largest as f64));
     let seeds = Seeds { net: &net, bundles, ways: &ways, at_reader: true };
-    if let Some(start) = seeds.whole(true) {
-        for prices in packing::prices(&net, &start, &Effort { rounds: 200, enough: 0.0 }) {
-            let proved = bounds::proved(exchange, &atoms, machine, &prices);
-            bound.fold = ein_task::units::Seconds(bound.fold.0.max(proved.0));
-        }
+    let effort = Effort { rounds: 200, enough: 0.0, taste: Taste::default() };
+    let mut prices = seeds.whole(true).map_or(Vec::new(), |start| packing::prices(&net, &start, &effort));
+    if seeds.bundles.iter().any(|b| !b.finished) {
+        prices.extend(compose::prices(&seeds, &effort));
+    }
+    for prices in prices {
+        let proved = bounds::proved(exchange, &atoms, machine, &prices);
+        bound.fold = ein_task::units::Seconds(bound.fold.0.max(proved.0));
     }
     Ok(bound)
+}
+
+/// Where packing starts.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    /// The known shape that keeps the busiest resource least busy: it can be a place that packing does not leave.
+    Shape,
+    /// The plainest trees.
+    Plain,
+    /// Folds and hand-outs each for itself.
+    Halves,
 }
 
 /// A question with what every candidate is made from.
@@ -212,6 +226,79 @@ const MOST_HOPS: usize = 20_000;
 const MOST_PACKED: usize = 16;
 /// How far above the bound is near enough.
 const NEAR: f64 = 1.01;
+/// Moves that are simulated for a question at most, but for the first candidate.
+const MOST_SIMULATED: usize = 40_000;
+/// What simulating anything costs, in moves.
+const TO_SIMULATE: usize = 200;
+/// How far above what was simulated an estimate may be and still be tried.
+const SLACK: f64 = 0.2;
+
+/// Seconds, a little more for every move: of programs about as quick the one with fewer moves is better.
+fn dear(seconds: f64, moves: usize) -> f64 {
+    seconds * (1.0 + 1e-6 * moves as f64)
+}
+
+/// The best of what was simulated.
+#[derive(Clone)]
+struct Tried {
+    /// [`dear`] seconds.
+    seconds: f64,
+    candidate: usize,
+    pieces: Vec<usize>,
+    order: Order,
+}
+
+/// Candidates being simulated.
+struct Trials<'a> {
+    question: &'a Question<'a>,
+    candidates: &'a [(Score, Scheme)],
+    /// Moves that may still be simulated.
+    left: usize,
+    best: Option<Tried>,
+}
+
+impl Trials<'_> {
+    fn seconds(&self) -> f64 {
+        self.best.as_ref().map_or(f64::INFINITY, |b| b.seconds)
+    }
+
+    /// Simulates a candidate with pieces of one lag, in the order that was better for it or, if `known` has none yet,
+    /// in both.
+    fn try_orders(&mut self, candidate: usize, lag: f64, known: &mut Option<Order>) {
+        if let Some(order) = *known {
+            self.try_one(candidate, lag, order);
+            return;
+        }
+        let score = &self.candidates[candidate].0;
+        let mut least = f64::INFINITY;
+        for order in [Order::Deep, Order::Justified] {
+            let Some(seconds) = self.try_one(candidate, lag, order) else { return };
+            if seconds < least {
+                (least, *known) = (seconds, Some(order));
+            }
+            if score.depth <= 1 || seconds <= NEAR * (score.load + score.latency) {
+                return;
+            }
+        }
+    }
+
+    /// The seconds of a candidate, unless that would be too much to simulate.
+    fn try_one(&mut self, candidate: usize, lag: f64, order: Order) -> Option<f64> {
+        let (score, scheme) = &self.candidates[candidate];
+        let moves = score.estimate(self.question.net, lag).moves;
+        if self.best.is_some() && moves + TO_SIMULATE > self.left {
+            return None;
+        }
+        self.left = self.left.saturating_sub(moves + TO_SIMULATE);
+        let pieces = score.pieces(lag);
+        let (seconds, moves) = self.question.simulate(scheme, &pieces, order);
+        let dear = dear(seconds, moves);
+        if dear < self.seconds() {
+            self.best = Some(Tried { seconds: dear, candidate, pieces, order });
+        }
+        Some(seconds)
+    }
+}
 
 impl Question<'_> {
     fn answer(&self, aim: Aim) -> Result<Recipe, SynthesisError> {
@@ -266,22 +353,48 @@ impl Question<'_> {
                 self.seeded(&seeds, &mut candidates);
             }
         }
-        candidates.sort_by(|a, b| a.0.load.total_cmp(&b.0.load).then(a.0.depth.cmp(&b.0.depth)));
+        let order = |a: &Score, b: &Score| a.load.total_cmp(&b.load).then(a.depth.cmp(&b.depth));
+        let (best, shape) = candidates.iter().min_by(|a, b| order(&a.0, &b.0)).expect("there is the direct one");
         let bandwidth = bound.bandwidth().0;
-        if candidates[0].0.load > NEAR * bandwidth && self.net.devices <= MOST_PACKED {
-            let effort = Effort { rounds: 120, enough: 1.003 * bandwidth };
+        if best.load > NEAR * bandwidth && self.net.devices <= MOST_PACKED {
+            let effort = Effort { rounds: 120, enough: 1.003 * bandwidth, taste: Taste::default() };
             let seeds = self.seeds(self.shared, true);
-            let start = Some(&candidates[0].1).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
-            // From the best shape, and from the plainest trees: a good shape can be a place that packing does not leave.
-            for start in start.into_iter().chain(seeds.whole(true)) {
-                let packed = pack(self.net, &start, &effort);
-                candidates.push((packed.score(self.net), packed));
-            }
-            if let Some(composed) = compose::composed(&seeds, effort.rounds) {
-                candidates.push((composed.score(self.net), composed));
+            let shape = Some(shape).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
+            let plain = seeds.whole(true);
+            for (from, taste) in self.tastes(shape.is_some()) {
+                let effort = Effort { taste, ..effort };
+                let packed = match from {
+                    From::Shape => shape.as_ref().map(|start| pack(self.net, start, &effort)),
+                    From::Plain => plain.as_ref().map(|start| pack(self.net, start, &effort)),
+                    From::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..effort }),
+                };
+                candidates.extend(packed.map(|packed| (packed.score(self.net), packed)));
             }
         }
         self.simulated(candidates, NEAR * least)
+    }
+
+    /// From where to pack, and with which taste. Where trees are wanted packing takes long, so there are fewer.
+    fn tastes(&self, shaped: bool) -> Vec<(From, Taste)> {
+        let relays = self.net.workers.len() < self.net.devices;
+        let long = Taste { short: false, spare: Spare::None };
+        let short = Taste { short: true, spare: if relays { Spare::Some } else { Spare::None } };
+        let folded = self.shared.iter().any(|b| !b.finished);
+        let mut tastes = if folded {
+            vec![(From::Shape, short), (From::Halves, long), (From::Halves, short)]
+        } else if shaped {
+            vec![(From::Shape, long), (From::Shape, short), (From::Plain, Taste { short: relays, spare: Spare::None })]
+        } else {
+            vec![(From::Plain, long), (From::Plain, short)]
+        };
+        if relays && shaped {
+            tastes.push((From::Shape, Taste { short: true, spare: Spare::All }));
+        } else if relays {
+            tastes.push((From::Plain, Taste { short: true, spare: Spare::None }));
+            tastes.push((From::Plain, Taste { short: false, spare: Spare::Some }));
+            tastes.push((From::Plain, Taste { short: true, spare: Spare::All }));
+        }
+        tastes
     }
 
     /// Adds the known shapes.
@@ -318,19 +431,47 @@ impl Question<'_> {
         }
     }
 
-    /// Simulates the candidates that a closed form likes best and keeps the quickest; `enough` seconds are enough.
+    /// Simulates the candidates that a closed form likes best, then cuts the best more finely and more coarsely;
+    /// `enough` seconds are enough.
     fn simulated(&self, mut candidates: Vec<(Score, Scheme)>, enough: f64) -> Recipe {
+        let mut trials = Trials { question: self, candidates: &candidates, left: MOST_SIMULATED, best: None };
+        let mut ranked = self.ranked(&candidates);
+        let mut tried = vec![0usize; candidates.len()];
+        let mut orders = vec![None; candidates.len()];
+        // Whatever the closed form says of it: the direct one, which is the first.
+        let longest = candidates[0].0.longest();
+        for lag in [f64::INFINITY, longest / 2.0, longest / 4.0] {
+            if lag > 0.0 {
+                trials.try_one(0, lag, Order::Deep);
+            }
+        }
+        while let Some((estimate, n, lag)) = ranked.pop_front() {
+            let best = trials.seconds();
+            // The closed form may be too high, too.
+            if best <= enough || estimate >= (1.0 + SLACK) * best {
+                break;
+            }
+            if tried[n] < 3 {
+                tried[n] += 1;
+                trials.try_orders(n, lag, &mut orders[n]);
+            }
+        }
+        let best = trials.best.expect("there is at least one candidate");
+        self.recipe(candidates.swap_remove(best.candidate).1, best.pieces, best.order)
+    }
+
+    /// Candidates with the longest lag of their pieces, those first that should be quickest.
+    fn ranked(&self, candidates: &[(Score, Scheme)]) -> VecDeque<(f64, usize, f64)> {
         let mut ranked: Vec<(f64, usize, usize, f64)> = Vec::new();
         for (n, (score, _)) in candidates.iter().enumerate() {
-            let most_moves = MOST_MOVES.max(200 * self.net.devices);
-            let most_moves = if score.load > LONG { 2 * most_moves } else { most_moves };
+            let most_moves = self.most_moves(score);
             let mut lag = f64::INFINITY;
             let mut moves = 0;
             loop {
                 let estimate = score.estimate(self.net, lag);
                 if estimate.moves > moves && (moves == 0 || estimate.moves <= most_moves) {
                     // Of programs about as quick the one with fewer moves.
-                    let seconds = estimate.seconds * (1.0 + 1e-6 * estimate.moves as f64);
+                    let seconds = dear(estimate.seconds, estimate.moves);
                     ranked.push((seconds, estimate.moves, n, lag));
                     moves = estimate.moves;
                 }
@@ -341,30 +482,13 @@ impl Question<'_> {
             }
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
-        // Seconds, a little more for every move; which candidate, how cut, in which order.
-        let mut best: Option<(f64, usize, Vec<usize>, Order)> = None;
-        let mut tried: Vec<usize> = Vec::new();
-        for &(estimate, _, n, lag) in &ranked {
-            let of_same = tried.iter().filter(|t| **t == n).count();
-            if of_same >= 2 || tried.len() >= 6 || best.as_ref().is_some_and(|b| estimate >= b.0 || b.0 <= enough) {
-                continue;
-            }
-            tried.push(n);
-            let (score, scheme) = &candidates[n];
-            let pieces = score.pieces(lag);
-            for order in [Order::Deep, Order::Justified] {
-                let (seconds, moves) = self.simulate(scheme, &pieces, order);
-                let dear = seconds * (1.0 + 1e-6 * moves as f64);
-                if best.as_ref().is_none_or(|b| dear < b.0) {
-                    best = Some((dear, n, pieces.clone(), order));
-                }
-                if score.depth <= 1 || seconds <= NEAR * (score.load + score.latency) {
-                    break;
-                }
-            }
-        }
-        let (_, n, pieces, order) = best.expect("there is at least one candidate");
-        self.recipe(candidates.swap_remove(n).1, pieces, order)
+        ranked.into_iter().map(|(seconds, _, n, lag)| (seconds, n, lag)).collect()
+    }
+
+    /// How many moves a candidate may be cut into.
+    fn most_moves(&self, score: &Score) -> usize {
+        let most = MOST_MOVES.max(200 * self.net.devices);
+        if score.load > LONG { 2 * most } else { most }
     }
 
     /// The scheme of fewest bytes over links.

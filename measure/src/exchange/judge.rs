@@ -3,8 +3,7 @@
 use super::machines::Wiring;
 use super::questions::Kind;
 use crate::report::micros;
-use ein_plan::synthesis::synthesize;
-use ein_task::bounds::bound;
+use ein_plan::synthesis::{bound, synthesize};
 use ein_task::check::{check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program};
 use ein_task::flow;
@@ -99,7 +98,7 @@ pub struct Least {
 
 /// The bound of a question.
 pub fn least(exchange: &Exchange, machine: &Machine) -> Least {
-    let bound = bound(exchange, &exchange.atoms(), machine);
+    let bound = bound(exchange, machine).unwrap_or_else(|e| panic!("a named question on {}: {e}", machine.name));
     Least { bandwidth: bound.bandwidth().0, binds: bound.binds(), latency: bound.latency.0 }
 }
 

@@ -6,7 +6,7 @@
 
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
-use super::packing::{Effort, pack};
+use super::packing::{self, Effort, pack};
 use super::route::{Fold, Leg, Route, Scheme, hand_tree};
 use super::seeds::Seeds;
 use ein_task::machine::{DeviceId, DeviceSet};
@@ -20,34 +20,63 @@ struct Part {
     from: Vec<DeviceId>,
 }
 
+/// A question's folds and hand-outs apart, both as hand-outs.
+struct Halves {
+    /// The owners of all folds in slices; `None` for what is finished.
+    parts: Vec<Option<Part>>,
+    /// Folds, backwards.
+    up: Vec<Bundle>,
+    down: Vec<Bundle>,
+}
+
+impl Halves {
+    fn new(seeds: &Seeds) -> Option<Self> {
+        let mut halves = Self { parts: Vec::new(), up: Vec::new(), down: Vec::new() };
+        for (n, bundle) in seeds.bundles.iter().enumerate() {
+            if bundle.finished {
+                halves.parts.push(None);
+                halves.down.push(one_way(bundle.holders[0], bundle.readers, bundle.bytes));
+                continue;
+            }
+            let owners = seeds.owners(bundle);
+            for owner in owners.iter() {
+                let give = |h: &DeviceSet| if h.contains(owner) { Some(owner) } else { h.lowest() };
+                let from: Vec<DeviceId> = bundle.holders.iter().map(give).collect::<Option<_>>()?;
+                let (own, others) = (DeviceSet::one(owner), from.iter().copied().collect::<DeviceSet>());
+                let share = |bytes: u64| bytes / owners.len() as u64;
+                halves.up.push(one_way(own, others.without(own), share(bundle.pending)));
+                halves.down.push(one_way(own, bundle.readers.without(own), share(bundle.bytes)));
+                halves.parts.push(Some(Part { bundle: n, owner, from }));
+            }
+        }
+        Some(halves)
+    }
+}
+
 /// Every fold in equal slices at its owners, the trees there and from there packed apart; finished bundles packed
 /// with the hand-outs. `None` if nothing is folded.
-pub(super) fn composed(seeds: &Seeds, rounds: usize) -> Option<Scheme> {
+pub(super) fn composed(seeds: &Seeds, effort: &Effort) -> Option<Scheme> {
     if seeds.bundles.iter().all(|b| b.finished) {
         return None;
     }
-    let (mut parts, mut up, mut down) = (Vec::new(), Vec::new(), Vec::new());
-    for (n, bundle) in seeds.bundles.iter().enumerate() {
-        if bundle.finished {
-            parts.push(None);
-            down.push(one_way(bundle.holders[0], bundle.readers, bundle.bytes));
-            continue;
-        }
-        let owners = seeds.owners(bundle);
-        for owner in owners.iter() {
-            let give = |h: &DeviceSet| if h.contains(owner) { Some(owner) } else { h.lowest() };
-            let from: Vec<DeviceId> = bundle.holders.iter().map(give).collect::<Option<_>>()?;
-            let (own, others) = (DeviceSet::one(owner), from.iter().copied().collect::<DeviceSet>());
-            let share = |bytes: u64| bytes / owners.len() as u64;
-            up.push(one_way(own, others.without(own), share(bundle.pending)));
-            down.push(one_way(own, bundle.readers.without(own), share(bundle.bytes)));
-            parts.push(Some(Part { bundle: n, owner, from }));
-        }
-    }
+    let Halves { parts, up, down } = Halves::new(seeds)?;
     let mirrored = Net::new(seeds.net.mirrored());
-    let up = packed(&mirrored, up, rounds)?;
-    let down = packed(seeds.net, down, rounds)?;
+    let up = packed(&mirrored, up, effort)?;
+    let down = packed(seeds.net, down, effort)?;
     Some(joined(seeds, &parts, &up, &down))
+}
+
+/// Prices of resources at which the folds, the hand-outs and both together come to rest, packed apart.
+pub(super) fn prices(seeds: &Seeds, effort: &Effort) -> Vec<Vec<f64>> {
+    let Some(Halves { up, down, .. }) = Halves::new(seeds) else { return Vec::new() };
+    let mirrored = Net::new(seeds.net.mirrored());
+    let at_rest = |net: &Net, bundles: Vec<Bundle>| {
+        plain(net, bundles).map_or(Vec::new(), |start| packing::prices(net, &start, effort))
+    };
+    let (up, down) = (at_rest(&mirrored, up), at_rest(seeds.net, down));
+    let sum = |(up, down): (&Vec<f64>, &Vec<f64>)| up.iter().zip(down).map(|(u, d)| u + d).collect();
+    let both: Vec<Vec<f64>> = up.iter().zip(&down).map(sum).collect();
+    up.into_iter().chain(down).chain(both).collect()
 }
 
 /// A finished bundle without boxes, for packing alone.
@@ -58,7 +87,8 @@ fn one_way(from: DeviceSet, readers: DeviceSet, bytes: u64) -> Bundle {
 /// Routes with the share that each takes of its bundle.
 type Shares = Vec<(f64, Rc<Route>)>;
 
-fn packed(net: &Net, bundles: Vec<Bundle>, rounds: usize) -> Option<Vec<Shares>> {
+/// Bundles along their cheapest trees when nothing else moves. `None` if a reader cannot be reached.
+fn plain(net: &Net, bundles: Vec<Bundle>) -> Option<Scheme> {
     let largest = bundles.iter().map(|b| b.bytes).max().unwrap_or(0);
     let ways = Ways::new(net, &net.alone(largest as f64));
     let bundles = Rc::new(bundles);
@@ -67,9 +97,13 @@ fn packed(net: &Net, bundles: Vec<Bundle>, rounds: usize) -> Option<Vec<Shares>>
         let (hands, _) = hand_tree(&ways, bundle.holders[0], bundle.readers, 0.0)?;
         legs.push(Leg { bundle: n, share: 1.0, route: Rc::new(Route { folds: vec![], hands }) });
     }
-    let packed = pack(net, &Scheme { bundles: Rc::clone(&bundles), legs }, &Effort { rounds, enough: 0.0 });
+    Some(Scheme { bundles, legs })
+}
+
+fn packed(net: &Net, bundles: Vec<Bundle>, effort: &Effort) -> Option<Vec<Shares>> {
     let mut of = vec![Vec::new(); bundles.len()];
-    packed.legs.into_iter().for_each(|l| of[l.bundle].push((l.share, l.route)));
+    let start = plain(net, bundles)?;
+    pack(net, &start, effort).legs.into_iter().for_each(|l| of[l.bundle].push((l.share, l.route)));
     Some(of)
 }
 

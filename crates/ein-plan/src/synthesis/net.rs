@@ -69,15 +69,16 @@ impl<'a> Net<'a> {
 pub(super) struct Ways {
     devices: usize,
     cost: Vec<f64>,
-    /// The device before the last on the way.
+    /// The first device on the way.
     next: Vec<u32>,
+    /// Whether the rest of the way is one link, even where a detour is cheaper.
+    short: bool,
 }
 
 impl Ways {
-    /// Ways under `cost`, one figure a link, none negative. Ties go to fewer links where costs are positive.
-    pub(super) fn new(net: &Net, cost: &[f64]) -> Self {
+    fn direct(net: &Net, cost: &[f64]) -> Self {
         let n = net.devices;
-        let mut ways = Self { devices: n, cost: vec![f64::INFINITY; n * n], next: vec![NONE; n * n] };
+        let mut ways = Self { devices: n, cost: vec![f64::INFINITY; n * n], next: vec![NONE; n * n], short: false };
         for d in 0..n {
             ways.cost[d * n + d] = 0.0;
         }
@@ -85,6 +86,13 @@ impl Ways {
             let at = link.from.index() * n + link.to.index();
             (ways.cost[at], ways.next[at]) = (c, link.to.0 as u32);
         }
+        ways
+    }
+
+    /// Ways under `cost`, one figure a link, none negative. Ties go to fewer links where costs are positive.
+    pub(super) fn new(net: &Net, cost: &[f64]) -> Self {
+        let n = net.devices;
+        let mut ways = Self::direct(net, cost);
         for middle in 0..n {
             for from in 0..n {
                 let first = ways.cost[from * n + middle];
@@ -104,6 +112,26 @@ impl Ways {
         ways
     }
 
+    /// Cheapest ways of two links at most.
+    pub(super) fn short(net: &Net, cost: &[f64]) -> Self {
+        let n = net.devices;
+        let mut ways = Self::direct(net, cost);
+        let one = ways.cost.clone();
+        for from in 0..n {
+            for to in (0..n).filter(|&to| to != from) {
+                for middle in (0..n).filter(|&middle| middle != from && middle != to) {
+                    let total = one[from * n + middle] + one[middle * n + to];
+                    if total < ways.cost[from * n + to] * (1.0 - 1e-12) {
+                        ways.cost[from * n + to] = total;
+                        ways.next[from * n + to] = middle as u32;
+                    }
+                }
+            }
+        }
+        ways.short = true;
+        ways
+    }
+
     /// What the way costs; infinite if there is none.
     pub(super) fn cost(&self, from: DeviceId, to: DeviceId) -> f64 {
         self.cost[from.index() * self.devices + to.index()]
@@ -114,7 +142,11 @@ impl Ways {
         let mut path = vec![from];
         let mut at = from;
         while at != to {
-            at = DeviceId(self.next[at.index() * self.devices + to.index()] as u16);
+            at = if self.short && at != from {
+                to
+            } else {
+                DeviceId(self.next[at.index() * self.devices + to.index()] as u16)
+            };
             path.push(at);
         }
         path

@@ -8,7 +8,8 @@
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
 use super::route::{Leg, Route, Scheme, fold_tree, hand_tree};
-use ein_task::machine::DeviceSet;
+use ein_task::machine::{DeviceSet, Link};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A route in use.
@@ -22,6 +23,9 @@ struct Column {
 
 struct Packing<'a> {
     net: &'a Net<'a>,
+    short: bool,
+    /// Seconds that a byte takes on every resource, as the [`Taste`] has it.
+    slowness: Vec<f64>,
     bundles: &'a [Bundle],
     columns: Vec<Vec<Column>>,
     busy: Vec<f64>,
@@ -35,16 +39,41 @@ struct Packing<'a> {
 const FIRST: f64 = 30.0;
 
 /// How hard to try.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     /// Rounds over all bundles.
     pub(super) rounds: usize,
     /// Seconds of the busiest resource that are good enough.
     pub(super) enough: f64,
+    /// Which routes are taken.
+    pub(super) taste: Taste,
+}
+
+/// Which routes packing takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Taste {
+    /// Ways of two links at most from one device of a tree to the next.
+    pub(super) short: bool,
+    /// How much of links to devices that do not compute is left free. Transfers that share a port get equal parts of
+    /// it and not what the shares of their routes ask for, so what is full comes in bursts.
+    pub(super) spare: Spare,
+}
+
+/// How much of links to devices that do not compute is left free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Spare {
+    /// They are used as any other.
+    #[default]
+    None,
+    /// They are taken for slower than they are.
+    Some,
+    /// They are not used where there is another way.
+    All,
 }
 
 /// Improves a scheme.
 pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
-    let mut packing = Packing::new(net, start);
+    let mut packing = Packing::new(net, start, effort.taste);
     packing.settle(effort);
     packing.thin(effort);
     let mut legs = Vec::new();
@@ -57,21 +86,37 @@ pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
 /// Prices by the byte of every resource at which packing comes to rest, from blunt to sharp: what a bound can be
 /// proved with.
 pub(super) fn prices(net: &Net, start: &Scheme, effort: &Effort) -> Vec<Vec<f64>> {
-    let mut packing = Packing::new(net, start);
+    let mut packing = Packing::new(net, start, effort.taste);
     packing.settle(effort);
     let most = packing.most();
     let at = |sharpness: f64| {
-        let of = |(busy, slowness): (&f64, &f64)| (sharpness * (busy / most - 1.0)).exp() * slowness;
+        let of = |(busy, slowness): (&f64, &f64)| {
+            if most > 0.0 { (sharpness * (busy / most - 1.0)).exp() * slowness } else { 0.0 }
+        };
         packing.busy.iter().zip(&net.slowness).map(of).collect()
     };
     [25.0, 50.0, 100.0, 200.0, 400.0, 800.0].map(at).to_vec()
 }
 
 impl<'a> Packing<'a> {
-    fn new(net: &'a Net<'a>, start: &'a Scheme) -> Self {
+    fn new(net: &'a Net<'a>, start: &'a Scheme, taste: Taste) -> Self {
         let resources = net.slowness.len();
+        let mut slowness = net.slowness.clone();
+        let slower = match taste.spare {
+            Spare::None => 1.0,
+            Spare::Some => 1.2,
+            Spare::All => 1e6,
+        };
+        if slower > 1.0 {
+            let relayed = |l: &&Link| !net.workers.contains(l.from) || !net.workers.contains(l.to);
+            let shared: BTreeSet<usize> =
+                net.machine.links.iter().filter(relayed).flat_map(|l| l.resources.iter().copied()).collect();
+            shared.into_iter().for_each(|r| slowness[r] *= slower);
+        }
         let mut packing = Self {
             net,
+            short: taste.short,
+            slowness,
             bundles: &start.bundles,
             columns: start.bundles.iter().map(|_| Vec::new()).collect(),
             busy: vec![0.0; resources],
@@ -99,7 +144,7 @@ impl<'a> Packing<'a> {
         for c in route.crossings(self.net, &self.bundles[bundle]) {
             depth = depth.max(c.level);
             for &r in &self.net.machine.links[c.link].resources {
-                let seconds = c.bytes(&self.bundles[bundle]) * self.net.slowness[r];
+                let seconds = c.bytes(&self.bundles[bundle]) * self.slowness[r];
                 match load.iter_mut().find(|l| l.0 == r) {
                     Some(l) => l.1 += seconds,
                     None => load.push((r, seconds)),
@@ -179,20 +224,7 @@ impl<'a> Packing<'a> {
             }
         }
         let whole = self.columns[bundle][dear].share;
-        let slope = |moved: f64| -> f64 {
-            let of =
-                |&(r, d): &(usize, f64)| d * (self.sharpness * ((self.busy[r] + moved * d) / self.scale - 1.0)).exp();
-            change.iter().map(of).sum()
-        };
-        let mut moved = whole;
-        if slope(whole) > 0.0 {
-            let (mut low, mut high) = (0.0, whole);
-            for _ in 0..24 {
-                let middle = 0.5 * (low + high);
-                if slope(middle) > 0.0 { high = middle } else { low = middle }
-            }
-            moved = low;
-        }
+        let moved = self.best_part(&change, whole);
         self.columns[bundle][cheap].share += moved;
         let rest = self.columns[bundle][dear].share - moved;
         self.columns[bundle][dear].share = if rest < 1e-9 { 0.0 } else { rest };
@@ -204,12 +236,53 @@ impl<'a> Packing<'a> {
         moved > 1e-6 * whole
     }
 
+    /// How much of a share to move so that the potential is least, where moving all of it does `change` to resources.
+    fn best_part(&self, change: &[(usize, f64)], whole: f64) -> f64 {
+        let steepness = self.sharpness / self.scale;
+        // What grows and what shrinks, as logarithms: both are nearly straight lines. Their distance and its slope.
+        let distance = |moved: f64| {
+            let (mut up, mut up_slope, mut down, mut down_slope) = (0.0, 0.0, 0.0, 0.0);
+            for &(r, d) in change {
+                let steep = d * self.price[r] * (steepness * moved * d).exp();
+                if d > 0.0 {
+                    up += steep;
+                    up_slope += d * steep;
+                } else {
+                    down -= steep;
+                    down_slope -= d * steep;
+                }
+            }
+            (up.ln() - down.ln(), steepness * (up_slope / up - down_slope / down))
+        };
+        let (mut low, mut high, mut moved) = (0.0, whole, 0.0);
+        // Newton's method, between what is known to be too little and too much.
+        for _ in 0..24 {
+            let (first, second) = distance(moved);
+            if first <= 0.0 {
+                low = moved
+            } else {
+                high = moved
+            }
+            let next = moved - first / second;
+            if next >= whole && low == moved && high == whole {
+                let (last, _) = distance(whole);
+                if last <= 0.0 {
+                    return whole;
+                }
+            }
+            let next = if next > low && next < high { next } else { 0.5 * (low + high) };
+            if (next - moved).abs() <= 1e-8 * whole {
+                return next;
+            }
+            moved = next;
+        }
+        moved
+    }
+
     /// The cheapest route found under the prices.
     fn cheapest(&self, bundle: usize) -> Option<Route> {
         let bundle = &self.bundles[bundle];
-        let of = |l: &ein_task::machine::Link| {
-            l.resources.iter().map(|&r| self.price[r] * self.net.slowness[r]).sum::<f64>()
-        };
+        let of = |l: &Link| l.resources.iter().map(|&r| self.price[r] * self.slowness[r]).sum::<f64>();
         let mut cost: Vec<f64> = self.net.machine.links.iter().map(of).collect();
         // Among equals the one with fewer hops, and few hops are worth a little.
         // As prices sharpen, less and less, since what is left to gain may need long ways.
@@ -219,7 +292,7 @@ impl<'a> Packing<'a> {
         for c in &mut cost {
             *c += hop;
         }
-        let ways = Ways::new(self.net, &cost);
+        let ways = if self.short { Ways::short(self.net, &cost) } else { Ways::new(self.net, &cost) };
         if bundle.finished {
             return Some(Route { folds: vec![], hands: hand_tree(&ways, bundle.holders[0], bundle.readers, lag)?.0 });
         }
