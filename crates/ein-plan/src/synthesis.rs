@@ -31,7 +31,7 @@ use packing::{Effort, Spare, Taste, pack};
 use route::{Leg, Scheme, Score};
 use schedule::{Order, schedule};
 use seeds::Seeds;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 pub use naive::naive;
@@ -216,8 +216,9 @@ struct Question<'a> {
     shared: &'a Rc<Vec<Bundle>>,
 }
 
-/// Moves beyond which a candidate is not cut into more pieces, on machines of a few dozen devices at most.
+/// Moves beyond which a candidate is not cut into more pieces, in all and by the device: the larger of both.
 const MOST_MOVES: usize = 8000;
+const MOST_MOVES_EACH: usize = 300;
 /// Seconds from which a candidate may have twice as many.
 const LONG: f64 = 1e-3;
 /// Hops beyond which known shapes are not laid out.
@@ -226,22 +227,22 @@ const MOST_HOPS: usize = 20_000;
 const MOST_PACKED: usize = 16;
 /// How far above the bound is near enough.
 const NEAR: f64 = 1.01;
-/// Moves that are simulated for a question at most, but for the first candidate.
+/// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
 const MOST_SIMULATED: usize = 40_000;
+const MOST_SIMULATED_EACH: usize = 1200;
 /// What simulating anything costs, in moves.
 const TO_SIMULATE: usize = 200;
 /// How far above what was simulated an estimate may be and still be tried.
 const SLACK: f64 = 0.2;
 
-/// Seconds, a little more for every move: of programs about as quick the one with fewer moves is better.
-fn dear(seconds: f64, moves: usize) -> f64 {
-    seconds * (1.0 + 1e-6 * moves as f64)
-}
+/// Moves of a candidate that is simulated even if its estimate is much above the best, and how much.
+const FEW: usize = 1000;
+const MUCH: f64 = 0.6;
 
 /// The best of what was simulated.
 #[derive(Clone)]
 struct Tried {
-    /// [`dear`] seconds.
+    /// [`Question::dear`] seconds.
     seconds: f64,
     candidate: usize,
     pieces: Vec<usize>,
@@ -292,7 +293,7 @@ impl Trials<'_> {
         self.left = self.left.saturating_sub(moves + TO_SIMULATE);
         let pieces = score.pieces(lag);
         let (seconds, moves) = self.question.simulate(scheme, &pieces, order);
-        let dear = dear(seconds, moves);
+        let dear = self.question.dear(seconds, moves);
         if dear < self.seconds() {
             self.best = Some(Tried { seconds: dear, candidate, pieces, order });
         }
@@ -301,6 +302,11 @@ impl Trials<'_> {
 }
 
 impl Question<'_> {
+    /// Seconds, a little more for every move of a device: of programs about as quick the one with fewer is better.
+    fn dear(&self, seconds: f64, moves: usize) -> f64 {
+        seconds * (1.0 + 8e-6 * moves as f64 / self.net.devices as f64)
+    }
+
     fn answer(&self, aim: Aim) -> Result<Recipe, SynthesisError> {
         let direct = self.seeds(self.separate, true).direct().ok_or_else(|| self.unreachable())?;
         Ok(match aim {
@@ -434,8 +440,12 @@ impl Question<'_> {
     /// Simulates the candidates that a closed form likes best, then cuts the best more finely and more coarsely;
     /// `enough` seconds are enough.
     fn simulated(&self, mut candidates: Vec<(Score, Scheme)>, enough: f64) -> Recipe {
-        let mut trials = Trials { question: self, candidates: &candidates, left: MOST_SIMULATED, best: None };
-        let mut ranked = self.ranked(&candidates);
+        let mut trials = Trials {
+            question: self,
+            candidates: &candidates,
+            left: MOST_SIMULATED.max(MOST_SIMULATED_EACH * self.net.devices),
+            best: None,
+        };
         let mut tried = vec![0usize; candidates.len()];
         let mut orders = vec![None; candidates.len()];
         // Whatever the closed form says of it: the direct one, which is the first.
@@ -445,13 +455,14 @@ impl Question<'_> {
                 trials.try_one(0, lag, Order::Deep);
             }
         }
-        while let Some((estimate, n, lag)) = ranked.pop_front() {
+        for (estimate, moves, n, lag) in self.ranked(&candidates) {
             let best = trials.seconds();
-            // The closed form may be too high, too.
-            if best <= enough || estimate >= (1.0 + SLACK) * best {
+            if best <= enough {
                 break;
             }
-            if tried[n] < 3 {
+            // The closed form may be too high, too.
+            let slack = if moves <= FEW { MUCH } else { SLACK };
+            if tried[n] < 3 && estimate < (1.0 + slack) * best {
                 tried[n] += 1;
                 trials.try_orders(n, lag, &mut orders[n]);
             }
@@ -461,7 +472,7 @@ impl Question<'_> {
     }
 
     /// Candidates with the longest lag of their pieces, those first that should be quickest.
-    fn ranked(&self, candidates: &[(Score, Scheme)]) -> VecDeque<(f64, usize, f64)> {
+    fn ranked(&self, candidates: &[(Score, Scheme)]) -> Vec<(f64, usize, usize, f64)> {
         let mut ranked: Vec<(f64, usize, usize, f64)> = Vec::new();
         for (n, (score, _)) in candidates.iter().enumerate() {
             let most_moves = self.most_moves(score);
@@ -471,7 +482,7 @@ impl Question<'_> {
                 let estimate = score.estimate(self.net, lag);
                 if estimate.moves > moves && (moves == 0 || estimate.moves <= most_moves) {
                     // Of programs about as quick the one with fewer moves.
-                    let seconds = dear(estimate.seconds, estimate.moves);
+                    let seconds = self.dear(estimate.seconds, estimate.moves);
                     ranked.push((seconds, estimate.moves, n, lag));
                     moves = estimate.moves;
                 }
@@ -482,12 +493,12 @@ impl Question<'_> {
             }
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
-        ranked.into_iter().map(|(seconds, _, n, lag)| (seconds, n, lag)).collect()
+        ranked
     }
 
     /// How many moves a candidate may be cut into.
     fn most_moves(&self, score: &Score) -> usize {
-        let most = MOST_MOVES.max(200 * self.net.devices);
+        let most = MOST_MOVES.max(MOST_MOVES_EACH * self.net.devices);
         if score.load > LONG { 2 * most } else { most }
     }
 

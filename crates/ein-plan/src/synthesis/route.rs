@@ -190,7 +190,8 @@ impl Score {
     }
 
     /// The estimate with legs in pieces of at most `lag` seconds that follow each other: the busiest resource, and
-    /// until it is busy the time of a piece on its way, unless all of a level ends sooner.
+    /// until it is busy something between the time of a piece alone on its way and that of a piece of every leg, level
+    /// by level.
     pub(super) fn estimate(&self, net: &Net, lag: f64) -> Estimate {
         let mut crowds = vec![0usize; net.machine.links.len()];
         let (mut moves, mut fill, mut most) = (0, 0.0f64, 1);
@@ -203,7 +204,10 @@ impl Score {
         }
         let staged = (self.staged - self.load).max(0.0) / most as f64;
         let crowd = crowds.into_iter().max().unwrap_or(0) as f64;
-        let seconds = self.load + fill.min(staged) + self.latency + net.machine.issue.0 * crowd;
+        // The first is too little where many legs set out from one port at once, the second too much where they are
+        // of many kinds.
+        let fill = if fill < staged { fill.powf(0.25) * staged.powf(0.75) } else { staged };
+        let seconds = self.load + fill + self.latency + net.machine.issue.0 * crowd;
         Estimate { seconds, moves }
     }
 }
