@@ -225,8 +225,10 @@ const LONG: f64 = 1e-3;
 const MOST_HOPS: usize = 20_000;
 /// Devices beyond which schemes are not packed.
 const MOST_PACKED: usize = 16;
-/// How far above the bound is near enough.
+/// How far above the bound the load of known shapes is near enough not to pack.
 const NEAR: f64 = 1.01;
+/// How far above the bound a simulated time is near enough to try nothing more.
+const CLOSE: f64 = 1.002;
 /// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
 const MOST_SIMULATED: usize = 40_000;
 const MOST_SIMULATED_EACH: usize = 1200;
@@ -345,7 +347,7 @@ impl Question<'_> {
         let bound = bounds::bound(self.exchange, &self.atoms, self.net.machine);
         let least = bound.total().0;
         let near =
-            |seconds: f64| seconds <= NEAR * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
+            |seconds: f64| seconds <= CLOSE * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
         if score.depth <= 1 && near(self.simulate(&direct, &vec![1; direct.legs.len()], Order::Deep).0) {
             return self.plain(direct);
         }
@@ -377,7 +379,7 @@ impl Question<'_> {
                 candidates.extend(packed.map(|packed| (packed.score(self.net), packed)));
             }
         }
-        self.simulated(candidates, NEAR * least)
+        self.simulated(candidates, CLOSE * least)
     }
 
     /// From where to pack, and with which taste. Where trees are wanted packing takes long, so there are fewer.
