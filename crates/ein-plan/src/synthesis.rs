@@ -239,7 +239,7 @@ const SLACK: f64 = 0.2;
 
 /// Moves of a candidate that is simulated even if its estimate is much above the best, and how much.
 const FEW: usize = 1000;
-const MUCH: f64 = 0.6;
+const MUCH: f64 = 0.4;
 
 /// The best of what was simulated.
 #[derive(Clone)]
@@ -385,22 +385,26 @@ impl Question<'_> {
     /// From where to pack, and with which taste. Where trees are wanted packing takes long, so there are fewer.
     fn tastes(&self, shaped: bool) -> Vec<(From, Taste)> {
         let relays = self.net.workers.len() < self.net.devices;
-        let long = Taste { short: false, spare: Spare::None };
-        let short = Taste { short: true, spare: if relays { Spare::Some } else { Spare::None } };
+        let taste = |short: bool, spare: Spare| Taste { short, spare: if relays { spare } else { Spare::None } };
+        let (long, short) = (taste(false, Spare::None), taste(true, Spare::Some));
         let folded = self.shared.iter().any(|b| !b.finished);
-        let mut tastes = if folded {
-            vec![(From::Shape, short), (From::Halves, long), (From::Halves, short)]
-        } else if shaped {
-            vec![(From::Shape, long), (From::Shape, short), (From::Plain, Taste { short: relays, spare: Spare::None })]
-        } else {
-            vec![(From::Plain, long), (From::Plain, short)]
+        let mut tastes = match (folded, shaped, relays) {
+            (true, _, false) => vec![(From::Shape, short), (From::Halves, long), (From::Halves, short)],
+            (true, _, true) => vec![(From::Shape, short), (From::Halves, taste(true, Spare::None))],
+            (false, true, false) => vec![(From::Shape, long), (From::Shape, short), (From::Plain, long)],
+            (false, true, true) => {
+                vec![(From::Shape, long), (From::Shape, short), (From::Plain, taste(true, Spare::None))]
+            }
+            (false, false, false) => vec![(From::Plain, long), (From::Plain, short)],
+            (false, false, true) => vec![
+                (From::Plain, long),
+                (From::Plain, short),
+                (From::Plain, taste(true, Spare::None)),
+                (From::Plain, taste(false, Spare::Some)),
+            ],
         };
-        if relays && shaped {
-            tastes.push((From::Shape, Taste { short: true, spare: Spare::All }));
-        } else if relays {
-            tastes.push((From::Plain, Taste { short: true, spare: Spare::None }));
-            tastes.push((From::Plain, Taste { short: false, spare: Spare::Some }));
-            tastes.push((From::Plain, Taste { short: true, spare: Spare::All }));
+        if relays {
+            tastes.push((if shaped { From::Shape } else { From::Plain }, taste(true, Spare::All)));
         }
         tastes
     }
@@ -464,7 +468,7 @@ impl Question<'_> {
             }
             // The closed form may be too high, too.
             let slack = if moves <= FEW { MUCH } else { SLACK };
-            if tried[n] < 3 && estimate < (1.0 + slack) * best {
+            if tried[n] < 2 && estimate < (1.0 + slack) * best {
                 tried[n] += 1;
                 trials.try_orders(n, lag, &mut orders[n]);
             }
