@@ -1,14 +1,25 @@
 //! Task graphs whose blocks were cut once more compute what the reference does, bit for bit with small integers.
+//!
+//! `EIN_TEST_SEEDS` sets the number of seeds of random graphs.
 
 use ein_ir::dtype::DType;
 use ein_ir::graph::Graph;
+use ein_ir::reference::run;
+use ein_plan::answers::Answers;
+use ein_plan::lower::lower_with;
 use ein_plan::options::{Options, Strategy};
+use ein_plan::overlap::overlap;
 use ein_plan::plan::{Plan, plan};
 use ein_task::machine::Machine;
+use ein_task::memory::plan_memory;
 use ein_task::task_text::print;
+use ein_task::units::Seconds;
 use ein_task::verify::verify;
+use ein_tests::computed::once;
 use ein_tests::plans::computes;
+use ein_tests::same::{difference, variable};
 use ein_tests::small::Builder;
+use ein_tests::{choices, random};
 
 /// Devices on which small products take about as long as moving what they make.
 fn machine(devices: usize) -> Machine {
@@ -31,7 +42,7 @@ fn products(rows: usize, features: usize, inner: usize) -> Graph {
 }
 
 fn check(graph: &Graph, devices: usize, strategy: Option<Strategy>) -> Plan {
-    let options = Options { strategy, overlap: true, ..Options::default() };
+    let options = Options { strategy, ..Options::default() };
     let plan = plan(graph, &machine(devices), &options).unwrap_or_else(|e| panic!("{e}"));
     verify(&plan.tasks).unwrap_or_else(|e| panic!("{e}\n{}", print(&plan.tasks)));
     computes(&plan.graph, &plan.tasks, 0.0, &format!("{strategy:?} on {devices}: {:?}", plan.report.overlap));
@@ -50,4 +61,37 @@ fn cut_plans_compute_the_same() {
         }
     }
     assert!(cut > 0, "no plan was cut");
+}
+
+/// Random graphs by random choices: what no search would choose leaves much to hide.
+#[test]
+fn cut_choices_of_random_graphs_compute_the_same() {
+    let (mut cut, mut spread, mut tried) = (0, 0, 0);
+    for seed in 0..variable("EIN_TEST_SEEDS").unwrap_or(150) {
+        let exact = !seed.is_multiple_of(3);
+        let (graph, inputs) = random::graph(seed, exact);
+        let mut machine = machine(2 + seed as usize % 7);
+        // Launches and messages for nothing: then small cuts pay, too.
+        machine.issue = Seconds(0.0);
+        machine.devices.iter_mut().for_each(|d| d.launch = Seconds(0.0));
+        machine.links.iter_mut().for_each(|l| l.latency = Seconds(0.0));
+        machine.devices.iter_mut().for_each(|d| d.flops = vec![(DType::F32, 1e11)]);
+        let choice = choices::drawn(&graph, machine.len(), seed);
+        let options = Options::default();
+        let mut answers = Answers::of(&options);
+        let mut tasks = lower_with(&graph, &choice, &machine, &options, &mut answers).unwrap_or_else(|e| panic!("{e}"));
+        plan_memory(&mut tasks);
+        let found = overlap(&graph, &choice, &machine, &options, &tasks, 1 << 20, &mut answers);
+        let (better, overlap) = found.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        tried += overlap.tried;
+        let Some(better) = better else { continue };
+        (cut, spread) = (cut + overlap.cuts.len(), spread + usize::from(overlap.cuts.is_empty()));
+        verify(&better).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", print(&better)));
+        let expected = run(&graph, &inputs).expect("the reference runs");
+        let within = if exact { 0.0 } else { random::tolerance(&graph) };
+        let found = once(&graph, &better, &inputs).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(difference(&found, &expected, within), None, "seed {seed}: {:?}", overlap.cuts);
+    }
+    println!("{cut} cuts, {spread} spread only, {tried} tried");
+    assert!(cut > 0 && spread > 0, "{cut} cuts, {spread} task graphs whose memory alone is spread, of {tried} tried");
 }

@@ -167,9 +167,10 @@ pub struct Asked {
     /// A fixed strategy instead of the search
     #[arg(long, value_name = "NAME", help = strategies())]
     pub strategy: Option<String>,
-    /// Cut blocks once more, and spread memory, where exchanges then hide behind what is computed
+    /// Leave blocks and memory as the search chose them. Otherwise, for `--objective time`, blocks are cut once more and
+    /// memory is spread where, as simulated, exchanges then hide behind what is computed (never on `Nxcpu`)
     #[arg(long)]
-    pub overlap: bool,
+    pub no_overlap: bool,
     /// Plan afresh. There is no cache of plans yet: every plan is made afresh, with or without this
     #[arg(long)]
     pub no_cache: bool,

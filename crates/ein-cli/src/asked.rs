@@ -76,7 +76,7 @@ pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
         inputs: placement("--inputs", &asked.inputs, machine)?,
         outputs: placement("--outputs", &asked.outputs, machine)?,
         strategy,
-        overlap: asked.overlap,
+        overlap: !asked.no_overlap,
         ..Options::default()
     })
 }

@@ -51,6 +51,9 @@ pub fn report(r: &Report) -> String {
     for line in r.overlap.lines() {
         let _ = writeln!(text, "  overlap      {line}");
     }
+    if r.exchanges == "lean" {
+        let _ = writeln!(text, "  exchanges    store as little at once as they can: the quickest do not fit");
+    }
     let _ = writeln!(text, "  moved        {} in all, at most {sent} sent by a device", r.bytes_total);
     let _ = writeln!(text, "  memory       at most {peak} a device; largest share of work {:.2} × mean", r.balance);
     let _ = writeln!(text, "  planned in   {} ({} operations)", r.planning_seconds, r.operations);

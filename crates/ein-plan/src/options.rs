@@ -98,8 +98,8 @@ pub struct Options {
     pub strategy: Option<Strategy>,
     /// How exchanges are answered.
     pub exchange: ExchangeStyle,
-    /// With `Objective::Time`: whether blocks are cut once more on their devices, and memory is
-    /// spread, where exchanges then hide behind what is computed. Off unless asked for.
+    /// With `Objective::Time`: whether blocks are cut once more on their devices, and memory is spread, where the
+    /// simulator says that exchanges then hide behind what is computed. Never where devices are threads.
     pub overlap: bool,
 }
 
@@ -114,7 +114,7 @@ impl Default for Options {
             outputs: Placement::Anywhere,
             strategy: None,
             exchange: ExchangeStyle::Synthesized,
-            overlap: false,
+            overlap: true,
         }
     }
 }

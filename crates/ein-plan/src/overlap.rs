@@ -11,8 +11,13 @@
 //! Memory that is used again makes tasks wait, too, so where there is enough of it a slot is used again only by what
 //! comes later anyway.
 //!
+//! Devices that are threads are left alone: a thread copies what it sends and receives, so it computes nothing meanwhile.
+//! A price list without processors counts such copies beside the work all the same; by it a fifth was to be gained
+//! where runs gained nothing.
+//!
 //! The search is greedy and small: the exchanges that devices wait for longest first, equal ones (of equal layers) as
-//! one, a few ways to cut each, and a limit on the task graphs that are simulated. Same question, same cuts.
+//! one, a few ways to cut each, and a limit on the tasks that are simulated, which grows with the patterns that the
+//! search has priced, so that planning takes little longer than without. Same question, same cuts.
 
 use crate::answers::Answers;
 use crate::candidates::even;
@@ -25,21 +30,26 @@ use crate::options::{Objective, Options};
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule, Spec};
-use ein_task::machine::Machine;
+use ein_task::machine::{DeviceId, DeviceKind, Machine};
 use ein_task::memory::{check_capacity, plan_memory_apart};
 use ein_task::relation::Held;
 use ein_task::simulate::simulate;
 use ein_task::task::{TaskGraph, Verb};
 use ein_task::timeline::{Lane, Timeline};
-use ein_task::units::Seconds;
+use ein_task::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A cut stays if the simulated time falls below this share of what it was.
 const WORTH: f64 = 0.99;
-/// Task graphs that are simulated at most, and the tasks that they have at most together.
+/// Task graphs of cuts that are simulated at most.
 const TRIES: usize = 16;
-const TASKS: usize = 40_000;
+/// The tasks that these have at most together: as many as patterns were priced, which takes several times as long, or
+/// this many, some hundredths of a second, where fewer were.
+const TASKS: usize = 4_000;
+/// Task graphs with more tasks are left as they are: who is over when a task starts is a table that grows with the
+/// square of them.
+const LARGEST: usize = 100_000;
 /// A task graph with more than this many times the tasks of the uncut one is not worth its handling.
 const GROWTH: usize = 4;
 /// Operations of a cut that are named to people.
@@ -54,6 +64,10 @@ pub struct Overlap {
     pub simulated_seconds: Seconds,
     /// Simulated makespan without any.
     pub simulated_seconds_uncut: Seconds,
+    /// The fullest device's memory without any.
+    pub peak_memory_uncut: Bytes,
+    /// Why nothing was tried, if nothing was.
+    pub untried: Option<&'static str>,
     /// Whether slots of memory are used again only where nothing waits for that.
     pub memory_apart: bool,
     /// The cuts that stayed, in the order in which they were found.
@@ -74,8 +88,8 @@ impl Overlap {
             format!("{first}{more} in {parts} along axis {axis}: {}{dots}", operations.join(", "))
         };
         let apart = format!(
-            "memory used again only where nothing waits for it; without overlap {}",
-            self.simulated_seconds_uncut
+            "memory used again only where nothing waits for it; without overlap {} simulated, at most {} a device",
+            self.simulated_seconds_uncut, self.peak_memory_uncut
         );
         self.memory_apart.then_some(apart).into_iter().chain(self.cuts.iter().map(cut)).collect()
     }
@@ -96,39 +110,44 @@ pub struct Cut {
     pub simulated_seconds: Seconds,
 }
 
-/// Tries to cut blocks of a choice, whose task graph is given, with the exchanges that are already answered. The better
-/// task graph, if there is one, and what there is to say.
+/// Tries to spread the memory and to cut the blocks of a choice, whose task graph is given, with the exchanges that are
+/// already answered. The better task graph, if there is one, and what there is to say. `patterns` were priced to find
+/// the choice.
 pub fn overlap(
     graph: &Graph,
     choice: &Choice,
     machine: &Machine,
     options: &Options,
     tasks: &TaskGraph,
+    patterns: usize,
     answers: &mut Answers,
 ) -> Result<(Option<TaskGraph>, Overlap), PlanError> {
     let timeline = simulate(tasks, machine);
     let uncut = timeline.makespan();
-    let mut found = Overlap { simulated_seconds: uncut, simulated_seconds_uncut: uncut, ..Overlap::default() };
+    let mut found = Overlap {
+        simulated_seconds: uncut,
+        simulated_seconds_uncut: uncut,
+        peak_memory_uncut: tasks.arenas.iter().copied().max().unwrap_or_default(),
+        untried: untried(machine, options, tasks, &timeline),
+        ..Overlap::default()
+    };
     let mut best: Option<TaskGraph> = None;
-    let busiest = machine.ids().map(|d| timeline.busy(d, Lane::Compute).0).fold(0.0, f64::max);
-    let asked = options.overlap && options.objective == Objective::Time;
-    // However well exchanges hide, what is computed stays.
-    if !asked || busiest >= WORTH * uncut.0 {
+    if found.untried.is_some() {
         return Ok((best, found));
     }
-    let mut tries =
-        Tries { graph, machine, options, answers, crossed: crossed(tasks), most: GROWTH * tasks.tasks.len(), left: 0 };
-    tries.left = TRIES.min(TASKS / tasks.tasks.len().max(1));
-    let budget = tries.left;
-    if budget > 0 {
-        let mut apart = tasks.clone();
-        plan_memory_apart(&mut apart, machine, options.memory);
+    let mut apart = tasks.clone();
+    plan_memory_apart(&mut apart, machine, options.memory);
+    // What lies apart may leave holes in which the last values find no room.
+    if check_capacity(&apart, machine, options.memory).is_ok() {
         let seconds = simulate(&apart, machine).makespan();
         if seconds.0 < WORTH * uncut.0 {
             found.simulated_seconds = seconds;
             best = Some(apart);
         }
     }
+    let budget = TRIES.min(patterns.max(TASKS) / tasks.tasks.len().max(1));
+    let most = GROWTH * tasks.tasks.len();
+    let mut tries = Tries { graph, machine, options, answers, crossed: crossed(tasks), most, left: budget };
     let mut current = (choice.clone(), Staged::new());
     for group in groups(graph, choice, machine, &waited_for(tasks, &timeline, machine)) {
         let mut won: Option<(Trial, TaskGraph, f64, usize, usize)> = None;
@@ -146,9 +165,7 @@ pub fn overlap(
             if trial.cut.is_empty() {
                 continue;
             }
-            if let Some((tasks, seconds)) = tries.simulated(&trial.choice, &trial.staged)?
-                && seconds < WORTH * limit
-            {
+            if let Some((tasks, seconds)) = tries.simulated(&trial.choice, &trial.staged, WORTH * limit)? {
                 won = Some((trial, tasks, seconds, axis, parts));
             }
         }
@@ -169,6 +186,26 @@ pub fn overlap(
     found.memory_apart = best.is_some();
     found.tried = budget - tries.left;
     Ok((best, found))
+}
+
+/// Why nothing is to be tried, if so.
+fn untried(machine: &Machine, options: &Options, tasks: &TaskGraph, timeline: &Timeline) -> Option<&'static str> {
+    let busiest = machine.ids().map(|d| timeline.busy(d, Lane::Compute).0).fold(0.0, f64::max);
+    let thread = |d: DeviceId| machine.devices[d.index()].kind == DeviceKind::Cpu;
+    if !options.overlap {
+        Some("it is switched off")
+    } else if options.objective != Objective::Time {
+        Some("the objective is not time")
+    } else if machine.workers().iter().any(thread) {
+        Some("devices that are threads copy what they send and receive, and compute nothing meanwhile")
+    } else if busiest >= WORTH * timeline.makespan().0 {
+        // However well exchanges hide, what is computed stays.
+        Some("a device computes nearly all the time")
+    } else if tasks.tasks.len() > LARGEST {
+        Some("there are too many tasks")
+    } else {
+        None
+    }
 }
 
 /// Which sides of an exchange are cut.
@@ -261,9 +298,14 @@ struct Tries<'a> {
 }
 
 impl Tries<'_> {
-    /// The task graph and its makespan; nothing if it does not fit, moves other bytes or is far larger, or there were
-    /// tries enough.
-    fn simulated(&mut self, choice: &Choice, staged: &Staged) -> Result<Option<(TaskGraph, f64)>, PlanError> {
+    /// The task graph and its makespan; nothing if that is not below `limit`, the graph does not fit, moves other bytes
+    /// or is far larger, or there were tries enough.
+    fn simulated(
+        &mut self,
+        choice: &Choice,
+        staged: &Staged,
+        limit: f64,
+    ) -> Result<Option<(TaskGraph, f64)>, PlanError> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -272,12 +314,16 @@ impl Tries<'_> {
         if tasks.tasks.len() > self.most || crossed(&tasks) != self.crossed {
             return Ok(None);
         }
+        // Memory only makes tasks wait longer, and planning it takes longer than simulating.
+        if simulate(&tasks, self.machine).makespan().0 >= limit {
+            return Ok(None);
+        }
         plan_memory_apart(&mut tasks, self.machine, self.options.memory);
         if check_capacity(&tasks, self.machine, self.options.memory).is_err() {
             return Ok(None);
         }
         let seconds = simulate(&tasks, self.machine).makespan().0;
-        Ok(Some((tasks, seconds)))
+        Ok((seconds < limit).then_some((tasks, seconds)))
     }
 }
 

@@ -8,6 +8,7 @@ use ein_ir::graph::{Graph, TensorType};
 use ein_ir::op::InputKind;
 use ein_task::machine::Machine;
 use ein_task::simulate::simulate;
+use ein_task::units::Bytes;
 use ein_task::verify::verify;
 
 /// Two products, one after the other: whatever the plan, what the first makes is exchanged under this strategy.
@@ -89,7 +90,71 @@ fn launches_are_not_doubled_for_nothing() {
         tried += plan.report.overlap.tried;
     }
     assert!(tried > 0, "a cut is refused because it does not pay, and not because nothing is waited for");
-    let options = Options { objective: Objective::Bytes, overlap: true, ..Options::default() };
-    let plan = crate::plan::plan(&two_products(64, 64, 64), &machine, &options).unwrap();
-    assert_eq!(plan.report.overlap.tried, 0);
+}
+
+/// Plans as asked by default, but for what is given, and says why overlap was not tried.
+fn untried(machine: &str, graph: &Graph, options: Options) -> Option<&'static str> {
+    let machine = Machine::by_name(machine).unwrap();
+    let plan = plan(graph, &machine, &options).unwrap();
+    let overlap = plan.report.overlap;
+    assert!(overlap.untried.is_none() || overlap.tried == 0 && !overlap.memory_apart && overlap.cuts.is_empty());
+    assert_eq!(overlap.peak_memory_uncut == plan.tasks.arenas.iter().copied().max().unwrap(), !overlap.memory_apart);
+    overlap.untried
+}
+
+#[test]
+fn it_is_on_by_default_and_says_why_nothing_was_tried() {
+    let graph = two_products(4096, 4096, 4096);
+    let asked = || Options { strategy: Some(Strategy::Tensor), ..Options::default() };
+    let check = |machine: &str, options: Options, part: &str| {
+        let reason = untried(machine, &graph, options).unwrap_or_else(|| panic!("{machine}: {part} is a reason"));
+        assert!(reason.contains(part), "{machine}: {reason}");
+    };
+    assert_eq!(untried("8xa100", &graph, asked()), None);
+    check("8xa100", Options { overlap: false, ..asked() }, "switched off");
+    check("8xa100", Options { objective: Objective::Bytes, ..asked() }, "not time");
+    check("4xcpu", asked(), "threads");
+    check("8xa100", Options { strategy: Some(Strategy::OneDevice), ..asked() }, "computes nearly all the time");
+}
+
+/// Memory that is spread never exceeds what there is, however little that is.
+#[test]
+fn spread_memory_fits() {
+    let machine = Machine::by_name("8xa100").unwrap().first(4).unwrap();
+    let sizes = Sizes { batch: 1, tokens: 4096, heads: 16, kv: 16, dim: 128, inner: 4096, labels: true };
+    let graph = model(sizes);
+    let asked = Options { strategy: Some(Strategy::Tensor), ..Options::default() };
+    let least = plan(&graph, &machine, &Options { overlap: false, ..asked.clone() }).unwrap().peak_memory().0;
+    let most = plan(&graph, &machine, &asked).unwrap().peak_memory().0;
+    assert!(most > least, "memory is spread where there is some: {most} after {least}");
+    let mut seconds = Vec::new();
+    for step in 0..=8 {
+        let limit = least + (most - least) * step / 8;
+        let plan = plan(&graph, &machine, &Options { memory: Some(Bytes(limit)), ..asked.clone() }).unwrap();
+        assert!(plan.peak_memory().0 <= limit, "{} of {limit}", plan.peak_memory());
+        verify(&plan.tasks).unwrap_or_else(|e| panic!("{e}"));
+        seconds.push(plan.report.simulated_seconds.0);
+    }
+    assert!(seconds[8] < seconds[0], "{seconds:?}");
+}
+
+/// Where little was searched, few tasks are simulated, and none of a large graph.
+#[test]
+fn tries_are_bounded_by_tasks() {
+    let machine = Machine::by_name("8xa100").unwrap();
+    let mut graph = two_products(4096, 4096, 4096);
+    let options = Options { strategy: Some(Strategy::Tensor), ..Options::default() };
+    let tasks = |overlap| plan(&graph, &machine, &Options { overlap, ..options.clone() }).unwrap();
+    let (tried, tasks) = (tasks(true).report.overlap.tried, tasks(false).tasks.tasks.len());
+    assert!((1..=16).contains(&tried) && tried <= 4000 / tasks, "{tried} of {tasks} tasks");
+    let mut y = graph.find("z").unwrap();
+    for n in 0..80 {
+        let [up, down] = ["up2", "down"].map(|name| graph.find(name).unwrap());
+        let h = graph.contraction(&format!("h{n}"), "ij,jk->ik", &[y, down]).unwrap();
+        y = graph.contraction(&format!("z{n}"), "ij,jk->ik", &[h, up]).unwrap();
+    }
+    graph.output("end", y).unwrap();
+    let plan = plan(&graph, &machine, &options).unwrap();
+    assert!(plan.tasks.tasks.len() > 4000);
+    assert_eq!((plan.report.overlap.tried, plan.report.overlap.untried), (0, None));
 }

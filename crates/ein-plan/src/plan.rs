@@ -47,8 +47,8 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
         Some(strategy) => forced(&graph, machine, options, strategy)?,
         None => searched(&graph, machine, options)?,
     };
-    let Decided { options: asked, choice, tasks, known, .. } = &mut decided;
-    let overlap = overlapped(&graph, machine, asked, choice, tasks, known)?;
+    let Decided { options: asked, choice, tasks, known, effort, .. } = &mut decided;
+    let overlap = overlapped(&graph, machine, asked, choice, tasks, effort.patterns, known)?;
     let mut report = report(&graph, machine, options, &decided, overlap);
     report.planning_seconds = Seconds(start.elapsed().as_secs_f64());
     let Decided { options, choice, tasks, .. } = decided;
@@ -80,7 +80,7 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
         let mut known = Answers::of(options);
         let price = price_with(graph, &choice, machine, options, &mut known)?;
         let mut tasks = tasks(graph, &choice, machine, options, &mut known)?;
-        let overlap = overlapped(graph, machine, options, &choice, &mut tasks, &mut known)?;
+        let overlap = overlapped(graph, machine, options, &choice, &mut tasks, 0, &mut known)?;
         Ok((price, tasks, overlap))
     });
     match priced {
@@ -140,7 +140,7 @@ fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strateg
         let tasks = tasks(graph, &choice, machine, &options, &mut known)?;
         match check_capacity(&tasks, machine, options.memory) {
             Ok(()) => return Ok(Decided { options, choice, tasks, price, bound, effort: Effort::default(), known }),
-            Err(lacking) => lack = Some(lacking),
+            Err(lacking) => keep_less(&mut lack, lacking),
         }
     }
     Err(does_not_fit(&lack.expect("some style was tried")))
@@ -176,9 +176,10 @@ fn overlapped(
     options: &Options,
     choice: &Choice,
     tasks: &mut TaskGraph,
+    patterns: usize,
     known: &mut Answers,
 ) -> Result<Overlap, PlanError> {
-    let (better, overlap) = overlap(graph, choice, machine, options, tasks, known)?;
+    let (better, overlap) = overlap(graph, choice, machine, options, tasks, patterns, known)?;
     if let Some(better) = better {
         *tasks = better;
     }
@@ -196,7 +197,8 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
     let mut lack: Option<NotEnough> = None;
     let mut bound = f64::NEG_INFINITY;
     let mut effort = Effort::default();
-    // Finds the best choice at a multiplier; says whether it fits, what it costs and its fullest device's bytes.
+    // Finds the best choice at a multiplier; says whether it fits with the exchanges asked for, what it costs and its
+    // fullest device's bytes.
     let mut attempt = |multiplier: f64| -> Result<(bool, f64, f64), PlanError> {
         search.multiplier = multiplier;
         let found = search.solve()?;
@@ -204,7 +206,7 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
         bound = bound.max(search.bound_without_memory(&found));
         let tasks = tasks(graph, &found.choice, machine, options, search.answers())?;
         let peak = largest(&tasks);
-        let mut fits = match check_capacity(&tasks, machine, options.memory) {
+        let fits = match check_capacity(&tasks, machine, options.memory) {
             Ok(()) => {
                 let cost = match options.objective {
                     Objective::Memory => peak,
@@ -216,26 +218,27 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
                 true
             }
             Err(lacking) => {
-                if lack.as_ref().is_none_or(|l| lacking.smallest < l.smallest) {
-                    lack = Some(lacking);
-                }
+                keep_less(&mut lack, lacking);
                 false
             }
         };
         if let Some((known, options)) = lean.as_mut().filter(|_| !fits) {
             let tasks = self::tasks(graph, &found.choice, machine, options, known)?;
-            fits = check_capacity(&tasks, machine, options.memory).is_ok();
-            if fits {
-                let price = price_with(graph, &found.choice, machine, options, known)?;
-                let cost = self::cost(&price, &tasks, options.objective);
-                if best.as_ref().is_none_or(|b| cost < b.0) {
-                    best = Some((cost, found.choice, tasks, options.clone()));
+            match check_capacity(&tasks, machine, options.memory) {
+                Ok(()) => {
+                    let price = price_with(graph, &found.choice, machine, options, known)?;
+                    let cost = self::cost(&price, &tasks, options.objective);
+                    if best.as_ref().is_none_or(|b| cost < b.0) {
+                        best = Some((cost, found.choice, tasks, options.clone()));
+                    }
                 }
+                Err(lacking) => keep_less(&mut lack, lacking),
             }
         }
         Ok((fits, found.cost, peak))
     };
     let (fits, cost, peak) = attempt(0.0)?;
+    // Lean exchanges may have made it fit. Another choice whose quickest exchanges fit may still cost less.
     if !fits || options.objective == Objective::Memory {
         // A multiplier is a price of a byte. At the first, the memory of a device, or what the plan that ignores
         // memory takes of it if that is less, costs a tenth of the plan.
@@ -271,6 +274,13 @@ fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decid
         }
         (None, Some(lack)) => Err(does_not_fit(&lack)),
         (None, None) => unreachable!("an attempt fits or lacks"),
+    }
+}
+
+/// Keeps what lacks least.
+fn keep_less(lack: &mut Option<NotEnough>, lacking: NotEnough) {
+    if lack.as_ref().is_none_or(|l| lacking.smallest < l.smallest) {
+        *lack = Some(lacking);
     }
 }
 
@@ -315,6 +325,11 @@ fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided
         operations: graph.nodes().iter().filter(|n| computes(&n.op)).count(),
         objective: objective.into(),
         strategy: options.strategy.map(|s| s.name().into()),
+        exchanges: match decided.options.exchange {
+            ExchangeStyle::Synthesized => "quickest",
+            ExchangeStyle::Lean => "lean",
+            ExchangeStyle::Naive => "naive",
+        },
         bytes_total: price.bytes_total,
         bytes_delivered: price.bytes_delivered,
         bytes_per_device: PerDevice { sent: price.sent.clone(), received: price.received.clone() },

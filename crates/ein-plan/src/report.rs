@@ -58,6 +58,9 @@ pub struct Report {
     pub objective: String,
     /// The fixed strategy, if the plan is one.
     pub strategy: Option<String>,
+    /// How exchanges are answered: `quickest`, `lean` (they store as little at once as they can, because the quickest
+    /// need more memory than there is, or because that was asked) or `naive`.
+    pub exchanges: &'static str,
     /// Bytes over all link crossings.
     pub bytes_total: Bytes,
     /// Bytes without those of relays.
