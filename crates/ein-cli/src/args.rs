@@ -168,7 +168,8 @@ pub struct Asked {
     #[arg(long, value_name = "NAME", help = strategies())]
     pub strategy: Option<String>,
     /// Leave blocks and memory as the search chose them. Otherwise, for `--objective time`, blocks are cut once more and
-    /// memory is spread where, as simulated, exchanges then hide behind what is computed (never on `Nxcpu`)
+    /// memory is spread where, as simulated, exchanges then hide behind what is computed (never where devices are
+    /// threads, as those of `Nxcpu`)
     #[arg(long)]
     pub no_overlap: bool,
     /// Plan afresh. There is no cache of plans yet: every plan is made afresh, with or without this

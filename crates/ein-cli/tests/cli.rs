@@ -35,7 +35,7 @@ fn help_is_there() {
         check(&format!("{command} --help"), &options);
         check(&format!("{command} --help"), &["--inputs", "--outputs", "one-device, data, tensor", "Example"]);
         // What does not exist yet is not promised.
-        check(&format!("{command} --help"), &["--no-cache", "There is no cache of plans yet"]);
+        check(&format!("{command} --help"), &["--no-cache", "There is no cache of plans yet", "--no-overlap"]);
     }
     check("plan --help", &["gemm:M,N,K[,DTYPE]", "llama-3-8b:BATCHxSEQ", "1x128 if not given", "--write-tasks"]);
     check("run --help", &["--text", "--new-tokens", "--check", "--trace", "synthetic:llama"]);
@@ -104,6 +104,40 @@ fn plans_have_the_keys_that_others_read() {
     for part in ["cpu0", "sent", "received", "memory", "lower bound", "--json", "one-device"] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
+}
+
+#[test]
+fn exchanges_hide_unless_that_is_switched_off() {
+    let place = Place::new();
+    let request = "--workload ffnn:1024,1024,1024,1024 --machine 8xa100-ideal --devices 4 --strategy tensor";
+    let line = "\n  overlap      ";
+    let on = place.check(&format!("explain {request}"), 0, &[]);
+    assert!(on.contains(line) && on.contains("without overlap"), "{on}");
+    let off = place.check(&format!("explain {request} --no-overlap"), 0, &[]);
+    assert!(!off.contains(line), "{off}");
+    let [on, off] = ["", " --no-overlap"].map(|flag| answered(&place, &format!("plan {request} --json{flag}")));
+    assert_eq!((&on["cost"], &on["bytes_total"]), (&off["cost"], &off["bytes_total"]));
+    assert!(on["simulated_seconds"].as_f64() < off["simulated_seconds"].as_f64(), "{on} and {off}");
+    assert_eq!(on["overlap"]["simulated_seconds_uncut"], off["simulated_seconds"]);
+    assert_eq!(on["overlap"]["untried"], Value::Null);
+    assert_eq!(off["overlap"]["untried"], json!("it is switched off"));
+    let threads = answered(&place, "plan --workload gemm:256,256,256 --machine 4xcpu --json");
+    assert!(threads["overlap"]["untried"].as_str().is_some_and(|why| why.contains("threads")), "{threads}");
+}
+
+#[test]
+fn lean_exchanges_are_named() {
+    let place = Place::new();
+    let request = "--workload ffnn:64,64,64,64 --machine 8xa100 --devices 4 --strategy tensor";
+    let line = "\n  exchanges    store as little at once as they can: the quickest do not fit\n";
+    let check = |limit: &str, exchanges: &str| {
+        let plan = answered(&place, &format!("plan {request} --json {limit}"));
+        assert_eq!(plan["exchanges"], json!(exchanges), "{limit}");
+        let text = place.check(&format!("explain {request} {limit}"), 0, &[]);
+        assert_eq!(text.contains(line), exchanges == "lean", "{limit}: {text}");
+    };
+    check("", "quickest");
+    check("--memory-per-device 60KiB", "lean");
 }
 
 #[test]
