@@ -93,9 +93,9 @@ fn launches_are_not_doubled_for_nothing() {
 }
 
 /// Plans as asked by default, but for what is given, and says why overlap was not tried.
-fn untried(machine: &str, graph: &Graph, options: Options) -> Option<&'static str> {
+fn untried(machine: &str, graph: &Graph, options: &Options) -> Option<&'static str> {
     let machine = Machine::by_name(machine).unwrap();
-    let plan = plan(graph, &machine, &options).unwrap();
+    let plan = plan(graph, &machine, options).unwrap();
     let overlap = plan.report.overlap;
     assert!(overlap.untried.is_none() || overlap.tried == 0 && !overlap.memory_apart && overlap.cuts.is_empty());
     assert_eq!(overlap.peak_memory_uncut == plan.tasks.arenas.iter().copied().max().unwrap(), !overlap.memory_apart);
@@ -106,15 +106,15 @@ fn untried(machine: &str, graph: &Graph, options: Options) -> Option<&'static st
 fn it_is_on_by_default_and_says_why_nothing_was_tried() {
     let graph = two_products(4096, 4096, 4096);
     let asked = || Options { strategy: Some(Strategy::Tensor), ..Options::default() };
-    let check = |machine: &str, options: Options, part: &str| {
+    let check = |machine: &str, options: &Options, part: &str| {
         let reason = untried(machine, &graph, options).unwrap_or_else(|| panic!("{machine}: {part} is a reason"));
         assert!(reason.contains(part), "{machine}: {reason}");
     };
-    assert_eq!(untried("8xa100", &graph, asked()), None);
-    check("8xa100", Options { overlap: false, ..asked() }, "switched off");
-    check("8xa100", Options { objective: Objective::Bytes, ..asked() }, "not time");
-    check("4xcpu", asked(), "threads");
-    check("8xa100", Options { strategy: Some(Strategy::OneDevice), ..asked() }, "computes nearly all the time");
+    assert_eq!(untried("8xa100", &graph, &asked()), None);
+    check("8xa100", &Options { overlap: false, ..asked() }, "switched off");
+    check("8xa100", &Options { objective: Objective::Bytes, ..asked() }, "not time");
+    check("4xcpu", &asked(), "threads");
+    check("8xa100", &Options { strategy: Some(Strategy::OneDevice), ..asked() }, "computes nearly all the time");
 }
 
 /// Memory that is spread never exceeds what there is, however little that is.
