@@ -111,7 +111,9 @@ impl<'a> Packing<'a> {
             let relayed = |l: &&Link| !net.workers.contains(l.from) || !net.workers.contains(l.to);
             let shared: BTreeSet<usize> =
                 net.machine.links.iter().filter(relayed).flat_map(|l| l.resources.iter().copied()).collect();
-            shared.into_iter().for_each(|r| slowness[r] *= slower);
+            for r in shared {
+                slowness[r] *= slower;
+            }
         }
         let mut packing = Self {
             net,
@@ -259,9 +261,9 @@ impl<'a> Packing<'a> {
         for _ in 0..24 {
             let (first, second) = distance(moved);
             if first <= 0.0 {
-                low = moved
+                low = moved;
             } else {
-                high = moved
+                high = moved;
             }
             let next = moved - first / second;
             if next >= whole && low == moved && high == whole {
