@@ -6,6 +6,7 @@ use crate::layouts::{Layouts, NeedsId, RelationId};
 use crate::options::Objective;
 use crate::pattern::{Axes, Pattern, Ports, Profile};
 use crate::price::PriceError;
+use ein_task::bounds;
 use ein_task::machine::Machine;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -37,6 +38,8 @@ pub(crate) const TIE: f64 = 1e-3;
 struct Entry {
     cost: Cost,
     exact: bool,
+    /// Whether the bound is the one that all of the question proves, not the busiest port alone.
+    sharp: bool,
 }
 
 /// Prices of exchanges by pattern.
@@ -102,7 +105,7 @@ impl<'a> Costs<'a> {
                 entry
             })
         } else {
-            self.entries.push(Entry { cost: Cost::default(), exact: false });
+            self.entries.push(Entry { cost: Cost::default(), exact: false, sharp: false });
             self.entries.len() - 1
         };
         self.pairs.insert((have, needs), entry);
@@ -117,7 +120,7 @@ impl<'a> Costs<'a> {
         let exact = canonical.0.is_empty();
         let entry = *self.canonical.entry(canonical).or_insert(next);
         if entry == next {
-            self.entries.push(Entry { cost: Cost { seconds, bytes }, exact });
+            self.entries.push(Entry { cost: Cost { seconds, bytes }, exact, sharp: exact });
         }
         entry
     }
@@ -141,8 +144,22 @@ impl<'a> Costs<'a> {
             }
             return Ok(false);
         }
-        self.entries[entry] = Entry { cost, exact: true };
+        self.entries[entry] = Entry { cost, exact: true, sharp: true };
         Ok(before.cost != cost)
+    }
+
+    /// Makes a bound as high as cuts and prices of the links prove, unless the price is exact: a hundredth of what
+    /// finding a program takes.
+    pub fn sharpen(&mut self, layouts: &Layouts, have: RelationId, needs: NeedsId) {
+        let entry = self.entry(layouts, have, needs);
+        if self.entries[entry].sharp || self.own.contains_key(&(have, needs)) {
+            return;
+        }
+        let exchange = hand_out(layouts.relation_at(have), layouts.needs_at(needs));
+        let proved = bounds::bound(&exchange, &exchange.atoms(), self.machine).total().0;
+        let entry = &mut self.entries[entry];
+        entry.cost.seconds = entry.cost.seconds.max(proved);
+        entry.sharp = true;
     }
 
     /// What answers the questions.

@@ -158,7 +158,7 @@ const UNEVEN: f64 = 0.01;
 const BUDGET: usize = 50_000_000;
 
 /// Rounds after which bounds in the best assignment are accepted (and reported as a gap).
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 40;
 
 impl<'a> Search<'a> {
     /// Generates candidates and layouts for every class of rows and tensors.
@@ -486,7 +486,7 @@ impl<'a> Search<'a> {
         self.home_variable.iter().map(of).sum()
     }
 
-    /// Makes the prices in an assignment exact, and those of its neighbours that would now look better; whether
+    /// Makes the prices in an assignment exact, and sharpens those of its neighbours that would now look better; whether
     /// any changed.
     fn settle(&mut self, solution: &Solution) -> Result<bool, PlanError> {
         // The exchange, and those that another home or another candidate would have instead.
@@ -537,7 +537,7 @@ impl<'a> Search<'a> {
             for (relation, needs) in near {
                 let bound = self.costs.price(&self.layouts, relation, needs).scalar(objective);
                 if 0.0 < bound && bound < now {
-                    self.settle_one(relation, needs, id)?;
+                    self.costs.sharpen(&self.layouts, relation, needs);
                 }
             }
         }
