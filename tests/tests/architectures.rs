@@ -218,7 +218,7 @@ fn padding_before_texts() {
         let (mask, positions) = (integers("attention_mask"), integers("position_ids"));
         let inputs = DecoderInputs {
             attention_mask: Some(&mask),
-            positions: Positions { ids: Some(&positions), lengths: None },
+            positions: Positions { ids: Some(&positions), ..Positions::default() },
         };
         let logits = Decoder::new(config).forward_with(&integers(sentence::IDS), inputs);
         let last = logits.narrow(1, 8, 3);
@@ -232,6 +232,49 @@ fn padding_before_texts() {
             ]);
             let found = &run.unwrap_or_else(|e| panic!("{name}: {e}"))["logits"];
             let stored = tensor(&padded["logits"], DType::F32);
+            assert_eq!(one_difference(found, &stored, WITHIN), None, "{name} on {devices}");
+        }
+    }
+}
+
+/// Sequences of different lengths packed in one row: each as if it were alone, whatever the plan.
+#[test]
+fn packed_sequences() {
+    for name in ["mistral", "qwen3", "gemma-2"] {
+        let (folder, expected) = opened(name, &json!({ "dtype": "float32" }));
+        let ModelConfig::Decoder(config) = &folder.config else { panic!("{name} is a decoder") };
+        let all = tensor(&expected["input_ids"], DType::I64).to_f64();
+        let lengths = [5_usize, 1, 4];
+        let total: usize = lengths.iter().sum();
+        let rows = |values: Vec<f64>| Dense::from_f64(DType::I64, [1, values.len()], &values);
+        let packed: Vec<f64> = all[..total].to_vec();
+        let places: Vec<f64> = lengths.iter().flat_map(|&n| (0..n).map(|p| p as f64)).collect();
+        let starts: Vec<usize> = lengths.iter().scan(0, |at, n| Some(std::mem::replace(at, *at + n))).collect();
+        let integers = |key: &'static str, shape: Vec<usize>| Tensor::input(key, shape, DType::I64);
+        let (ids, offsets) = (integers("position_ids", vec![1, total]), integers("offsets", vec![lengths.len()]));
+        let positions = Positions { ids: Some(&ids), offsets: Some(&offsets), ..Positions::default() };
+        let inputs = DecoderInputs { attention_mask: None, positions };
+        let logits = Decoder::new(config).forward_with(&integers(sentence::IDS, vec![1, total]), inputs);
+        let alone = |start: usize, length: usize| {
+            let logits =
+                Decoder::new(config).forward_with(&integers(sentence::IDS, vec![1, length]), DecoderInputs::default());
+            let compiled = session(1, Options::default()).compile_with(&[("logits", &logits)], &folder.weights);
+            let run = compiled.expect("a model").run([(sentence::IDS, rows(packed[start..start + length].to_vec()))]);
+            run.expect("it runs")["logits"].to_f64()
+        };
+        let wanted: Vec<f64> = starts.iter().zip(lengths).flat_map(|(&start, length)| alone(start, length)).collect();
+        for devices in [1, 3] {
+            let mut compiled = session(devices, Options::default())
+                .compile_with(&[("logits", &logits)], &folder.weights)
+                .expect("a model");
+            let begins: Vec<f64> = starts.iter().map(|&s| s as f64).collect();
+            let run = compiled.run([
+                (sentence::IDS, rows(packed.clone())),
+                ("position_ids", rows(places.clone())),
+                ("offsets", Dense::from_f64(DType::I64, [lengths.len()], &begins)),
+            ]);
+            let found = &run.unwrap_or_else(|e| panic!("{name}: {e}"))["logits"];
+            let stored = Dense::from_f64(DType::F32, found.shape.to_vec(), &wanted);
             assert_eq!(one_difference(found, &stored, WITHIN), None, "{name} on {devices}");
         }
     }

@@ -1,6 +1,6 @@
 //! Named computations for planning and benchmarks, from a line of text.
 
-use crate::models::{Decoder, DecoderConfig, DecoderLayer};
+use crate::models::{Decoder, DecoderConfig, DecoderInputs, DecoderLayer};
 use crate::nn::rotary::{Positions, Rotary};
 use crate::nn::{Linear, Module, ReLU, Scope, Sequential};
 use crate::tensor::attention::AttentionOptions;
@@ -52,15 +52,15 @@ pub const FORMS: [(&str, &str, &str); 13] = [
     ("ffnn", "ffnn:IN,HIDDEN,OUT,BATCH[,DTYPE]", "two linear layers with relu between them"),
     ("chain", "chain:bushy|left,N[,DTYPE]", "the product of eight N by N matrices, inputs"),
     ("attention", "attention:BATCHxSEQ,HEADS,KV,DIM[,causal][,DTYPE]", "attention of given queries, keys and values"),
-    ("llama-7b-block", "llama-7b-block:BATCHxSEQ[,DTYPE]", "one decoder layer"),
-    ("llama-13b-block", "llama-13b-block:BATCHxSEQ[,DTYPE]", "one decoder layer"),
-    ("llama-65b-block", "llama-65b-block:BATCHxSEQ[,DTYPE]", "one decoder layer"),
-    ("llama-70b-block", "llama-70b-block:BATCHxSEQ[,DTYPE]", "one decoder layer"),
-    ("llama-3-8b-block", "llama-3-8b-block:BATCHxSEQ[,DTYPE]", "one decoder layer"),
-    ("llama-7b", "llama-7b:BATCHxSEQ[,DTYPE]", "the whole model, forward"),
-    ("llama-13b", "llama-13b:BATCHxSEQ[,DTYPE]", "the whole model, forward"),
-    ("llama-70b", "llama-70b:BATCHxSEQ[,DTYPE]", "the whole model, forward"),
-    ("llama-3-8b", "llama-3-8b:BATCHxSEQ[,DTYPE]", "the whole model, forward"),
+    ("llama-7b-block", "llama-7b-block:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "one decoder layer"),
+    ("llama-13b-block", "llama-13b-block:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "one decoder layer"),
+    ("llama-65b-block", "llama-65b-block:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "one decoder layer"),
+    ("llama-70b-block", "llama-70b-block:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "one decoder layer"),
+    ("llama-3-8b-block", "llama-3-8b-block:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "one decoder layer"),
+    ("llama-7b", "llama-7b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
+    ("llama-13b", "llama-13b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
+    ("llama-70b", "llama-70b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
+    ("llama-3-8b", "llama-3-8b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
 ];
 
 /// All forms, one a line.
@@ -95,9 +95,6 @@ pub fn workload(text: &str) -> Result<Graph, WorkloadError> {
     let not_yet = |what| Err(WorkloadError::NotYet { text: text.into(), what });
     let mut arguments: Vec<&str> =
         if arguments.is_empty() { vec![] } else { arguments.split(',').map(str::trim).collect() };
-    if name == "packed" || name.starts_with("packed-") || arguments.iter().any(|a| a.starts_with("packed")) {
-        return not_yet("a batch of sequences of different lengths");
-    }
     if name == "decode" || name.starts_with("decode-") || arguments.iter().any(|a| a.starts_with("decode")) {
         return not_yet("generation with a cache");
     }
@@ -208,19 +205,41 @@ impl Parser<'_> {
         Ok(q.scaled_dot_product_attention(&k, &v, &options))
     }
 
+    /// The lengths of `packed=2048+1024+512`.
+    fn packed(&self) -> Result<Option<Vec<usize>>, WorkloadError> {
+        let Some(list) = self.arguments.first().and_then(|a| a.strip_prefix("packed")) else { return Ok(None) };
+        let Some(list) = list.strip_prefix('=') else {
+            return Err(self.wrong("`packed` takes the lengths of the sequences, such as packed=2048+1024+512".into()));
+        };
+        list.split('+').map(|length| self.size(length)).collect::<Result<_, _>>().map(Some)
+    }
+
     fn llama(&self, name: &str, dtype: DType) -> Result<Tensor, WorkloadError> {
-        let (batch, sequence) = self.batch()?;
+        let packed = self.packed()?;
+        let (batch, sequence) = match &packed {
+            Some(lengths) => (1, self.size(&lengths.iter().sum::<usize>().to_string())?),
+            None => self.batch()?,
+        };
         if self.arguments.len() != 1 {
             return Err(self.wrong(format!("`{}` after BATCHxSEQ", self.arguments[1])));
         }
         let (model, block) = name.strip_suffix("-block").map_or((name, false), |m| (m, true));
         let config = DecoderConfig { dtype, ..llama_config(model).expect("every listed model has a configuration") };
+        // One plan serves every packing of so many sequences: where they begin is known at run time.
+        let tokens = |name, shape: &[usize]| Tensor::input(name, shape.to_vec(), DType::I64);
+        let given = packed.map(|l| (tokens("position_ids", &[1, sequence]), tokens("offsets", &[l.len()])));
+        let positions = given.as_ref().map_or_else(Positions::default, |(ids, offsets)| Positions {
+            ids: Some(ids),
+            offsets: Some(offsets),
+            ..Positions::default()
+        });
         if block {
             let scope = Scope::root(dtype).child("model").child("layers").child(0);
             let x = Tensor::input("x", [batch, sequence, config.hidden_size], dtype);
-            return Ok(DecoderLayer::new(&scope, &config, 0).forward(&x, None, Positions::default()));
+            return Ok(DecoderLayer::new(&scope, &config, 0).forward(&x, None, positions));
         }
-        Ok(Decoder::new(&config).forward(&Tensor::input("input_ids", [batch, sequence], DType::I64)))
+        let inputs = DecoderInputs { attention_mask: None, positions };
+        Ok(Decoder::new(&config).forward_with(&tokens("input_ids", &[batch, sequence]), inputs))
     }
 }
 
@@ -254,6 +273,8 @@ mod tests {
         let whole = |layers: u64, d: u64, kv: u64, f: u64, vocab: u64| layers * block(d, kv, f) + 2 * vocab * d + d;
         check("llama-3-8b:1x4096", 32 * 17 + 4, 1, whole(32, 4096, 1024, 14336, 128_256), &[1, 4096, 128_256]);
         check("llama-7b:1x4096", 32 * 17 + 4, 1, whole(32, 4096, 4096, 11008, 32000), &[1, 4096, 32000]);
+        check("llama-7b-block:packed=900+100+24", 17, 3, block(4096, 4096, 11008), &[1, 1024, 4096]);
+        check("llama-7b:packed=900+124", 32 * 17 + 4, 3, whole(32, 4096, 4096, 11008, 32000), &[1, 1024, 32000]);
         check("llama-70b:8x128", 80 * 17 + 4, 1, whole(80, 8192, 1024, 28672, 32000), &[8, 128, 32000]);
     }
 
@@ -265,7 +286,7 @@ mod tests {
                 assert!(message.contains(part), "{text}: {message}");
             }
         };
-        check("", &["there is no workload ``", "gemm:M,N,K", "llama-3-8b:BATCHxSEQ"]);
+        check("", &["there is no workload ``", "gemm:M,N,K", "llama-3-8b:BATCHxSEQ|packed"]);
         check("gem:1,2,3", &["`gem`", "gemm:M,N,K"]);
         check("gemm:1,2", &["2 arguments, not 3", "gemm:M,N,K"]);
         check("gemm:1,2,x", &["`x` is not a size"]);
@@ -282,6 +303,8 @@ mod tests {
         check("llama-7b:128", &["`128` is not BATCHxSEQ"]);
         check("llama-7b-block:1x2,3", &["`3` after BATCHxSEQ"]);
         check("decode:llama-7b:1x128", &["generation with a cache is not there yet"]);
-        check("llama-7b:packed,128,256", &["different lengths is not there yet"]);
+        check("llama-7b:packed,128,256", &["packed=2048+1024+512"]);
+        check("llama-7b:packed=128+x", &["`x` is not a size"]);
+        check("llama-7b:packed=", &["`` is not a size"]);
     }
 }

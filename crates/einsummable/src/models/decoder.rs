@@ -282,7 +282,7 @@ impl CausalLm for DecoderConfig {
     fn next_token(&self, ids: &Tensor, position: &Tensor) -> Tensor {
         let model = Decoder::new(self);
         let lengths = position.add(1);
-        let positions = Positions { ids: None, lengths: Some(&lengths) };
+        let positions = Positions { lengths: Some(&lengths), ..Positions::default() };
         let hidden = model.hidden(ids, DecoderInputs { attention_mask: None, positions });
         model.finish(&at_position(&hidden, position).named("at_position"))
     }

@@ -145,6 +145,7 @@ impl DecoderLayer {
             window: self.window.filter(|&w| w < x.size(1)),
             softcap: self.softcap,
             scale: self.scale,
+            offsets: positions.offsets,
             ..AttentionOptions::default()
         };
         let attended = q.scaled_dot_product_attention(&k, &v, &options).named(&name("self_attn"));

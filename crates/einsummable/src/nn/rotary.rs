@@ -100,6 +100,9 @@ pub struct Positions<'a> {
     pub ids: Option<&'a Tensor>,
     /// The number of tokens of every sequence, `[b]`, an integer, on which some scalings depend; `s` if not given.
     pub lengths: Option<&'a Tensor>,
+    /// Where sequences begin that are packed in one row, `[n]`, `i64` or `i32`, rising from 0: tokens of one read
+    /// none of another. Rotation takes no notice of it: the positions of packed tokens are their `ids`.
+    pub offsets: Option<&'a Tensor>,
 }
 
 impl Rotary {
