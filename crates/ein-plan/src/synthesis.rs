@@ -389,8 +389,11 @@ impl Question<'_> {
         let (long, short) = (taste(false, Spare::None), taste(true, Spare::Some));
         let folded = self.shared.iter().any(|b| !b.finished);
         let mut tastes = match (folded, shaped, relays) {
-            (true, _, false) => vec![(From::Shape, short), (From::Halves, long), (From::Halves, short)],
-            (true, _, true) => vec![(From::Shape, short), (From::Halves, taste(true, Spare::None))],
+            (true, true, false) => vec![(From::Shape, short), (From::Halves, long), (From::Halves, short)],
+            (true, true, true) => vec![(From::Shape, short), (From::Halves, taste(true, Spare::None))],
+            (true, false, _) => {
+                vec![(From::Plain, long), (From::Plain, short), (From::Halves, taste(true, Spare::None))]
+            }
             (false, true, false) => vec![(From::Shape, long), (From::Shape, short), (From::Plain, long)],
             (false, true, true) => {
                 vec![(From::Shape, long), (From::Shape, short), (From::Plain, taste(true, Spare::None))]
