@@ -196,7 +196,7 @@ pub fn bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisE
 }
 
 /// Where packing starts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
     /// The known shape that keeps the busiest resource least busy: it can be a place that packing does not leave.
     Shape,
@@ -227,6 +227,8 @@ const MOST_HOPS: usize = 20_000;
 const MOST_PACKED: usize = 16;
 /// How far above the bound the load of known shapes is near enough not to pack.
 const NEAR: f64 = 1.01;
+/// How far above the bound the load of packed schemes is too far.
+const FAR: f64 = 1.1;
 /// How far above the bound a simulated time is near enough to try nothing more.
 const CLOSE: f64 = 1.002;
 /// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
@@ -369,14 +371,24 @@ impl Question<'_> {
             let seeds = self.seeds(self.shared, true);
             let shape = Some(shape).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
             let plain = seeds.whole(true);
-            for (from, taste) in self.tastes(shape.is_some()) {
-                let effort = Effort { taste, ..effort };
+            let packed = |from: From, effort: &Effort| {
                 let packed = match from {
-                    From::Shape => shape.as_ref().map(|start| pack(self.net, start, &effort)),
-                    From::Plain => plain.as_ref().map(|start| pack(self.net, start, &effort)),
-                    From::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..effort }),
+                    From::Shape => shape.as_ref().map(|start| pack(self.net, start, effort)),
+                    From::Plain => plain.as_ref().map(|start| pack(self.net, start, effort)),
+                    From::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..*effort }),
                 };
-                candidates.extend(packed.map(|packed| (packed.score(self.net), packed)));
+                packed.map(|packed| (packed.score(self.net), packed))
+            };
+            let tastes = self.tastes(shape.is_some());
+            candidates.extend(tastes.iter().filter_map(|&(from, taste)| packed(from, &Effort { taste, ..effort })));
+            let load = candidates.iter().map(|c| c.0.load).fold(f64::INFINITY, f64::min);
+            if load > FAR * bandwidth {
+                // Somewhere else there may be a way out of where all of these came to rest.
+                let all = [From::Plain, From::Shape, From::Halves].into_iter();
+                let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, spare: Spare::None })));
+                let more = all.filter(|choice| !tastes.contains(choice));
+                let patient = Effort { rounds: 2 * effort.rounds, ..effort };
+                candidates.extend(more.filter_map(|(from, taste)| packed(from, &Effort { taste, ..patient })));
             }
         }
         self.simulated(candidates, CLOSE * least)

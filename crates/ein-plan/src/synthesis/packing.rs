@@ -50,7 +50,7 @@ pub(super) struct Effort {
 }
 
 /// Which routes packing takes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taste {
     /// Ways of two links at most from one device of a tree to the next.
     pub(super) short: bool,
