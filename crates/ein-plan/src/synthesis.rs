@@ -229,7 +229,7 @@ const MOST_PACKED: usize = 16;
 const NEAR: f64 = 1.01;
 /// How far above the bound the load of packed schemes is too far.
 const FAR: f64 = 1.1;
-/// How far above the bound a simulated time is near enough to try nothing more.
+/// How far above what cannot be beaten a simulated time is near enough to try nothing more.
 const CLOSE: f64 = 1.002;
 /// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
 const MOST_SIMULATED: usize = 40_000;
@@ -391,7 +391,8 @@ impl Question<'_> {
                 candidates.extend(more.filter_map(|(from, taste)| packed(from, &Effort { taste, ..patient })));
             }
         }
-        self.simulated(candidates, CLOSE * least)
+        candidates.extend(self.seeds(self.shared, true).peers().map(|peers| (peers.score(self.net), peers)));
+        self.simulated(candidates, CLOSE * bound.latency.0.max(bandwidth + self.net.least_latency))
     }
 
     /// From where to pack, and with which taste. Where trees are wanted packing takes long, so there are fewer.
@@ -452,10 +453,7 @@ impl Question<'_> {
                 add(seeds.sliced(true));
             }
         }
-        if let Some(groups) = seeds::groups(self.net) {
-            add(seeds.two_level(&groups, false));
-            add(seeds.two_level(&groups, true));
-        }
+        seeds.levels().into_iter().for_each(add);
     }
 
     /// Simulates the candidates that a closed form likes best, then cuts the best more finely and more coarsely;
@@ -481,9 +479,9 @@ impl Question<'_> {
             if best <= enough {
                 break;
             }
-            // The closed form may be too high, too.
+            // The closed form may be too high, too; the load never is.
             let slack = if moves <= FEW { MUCH } else { SLACK };
-            if tried[n] < 2 && estimate < (1.0 + slack) * best {
+            if tried[n] < 2 && estimate < (1.0 + slack) * best && candidates[n].0.load < best {
                 tried[n] += 1;
                 trials.try_orders(n, lag, &mut orders[n]);
             }

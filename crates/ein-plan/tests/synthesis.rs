@@ -6,7 +6,9 @@ use common::*;
 use ein_plan::synthesis::synthesize;
 use ein_task::check::{check as accept, check_rendezvous};
 use ein_task::exchange::{Exchange, Program, Step};
+use ein_task::flow;
 use ein_task::machine::Machine;
+use ein_task::program_time::transfers;
 use ein_task::relation::Held;
 use ein_task::traffic::{Traffic, traffic};
 
@@ -20,6 +22,12 @@ fn answer(exchange: &Exchange, machine: &Machine) -> (Program, Traffic) {
     let counted = traffic(exchange, &program, machine);
     assert!(counted.seconds.0 >= counted.bound.total().0 * 0.999_999, "{counted:?}");
     (program, counted)
+}
+
+/// When the last move arrives, local work being free.
+fn simulated(exchange: &Exchange, program: &Program, machine: &Machine) -> f64 {
+    let spans = flow::run(machine, &transfers(exchange, program, machine));
+    spans.iter().map(|s| s.arrived).fold(0.0, f64::max)
 }
 
 /// What, devices, have, need, largest sent, depth.
@@ -105,6 +113,52 @@ fn slow_link_is_crossed_once() {
     };
     let crossed: usize = (0..program.steps.len()).filter(|&r| crossing(r)).map(|r| 4 * pieces[r].region.volume()).sum();
     assert_eq!(crossed, 2 * 4 * elements, "{counted:?}");
+}
+
+/// Every group folds a slice at a device of its own, these send each other what they have, and each hands out in its
+/// group. By hand, a slice s = S/4 in four pieces: 3s over the ports and s over the adapters, the first and the last
+/// piece of what crosses alone on its way, so 2 · 3(s/4)/300e9 + s/25e9 + 2 · 3 µs + 8 µs.
+#[test]
+fn groups_fold_for_themselves() {
+    let elements = 1 << 16;
+    let machine = nodes(2, 4, (300e9, 3e-6), (25e9, 8e-6));
+    let exchange = Exchange {
+        have: relation(&[elements], partials(&[elements], 8)),
+        needs: needs(&[held(&[(0, elements)], &all(8))]),
+    };
+    let (program, counted) = answer(&exchange, &machine);
+    let slice = elements as f64;
+    let (took, by_hand) = (simulated(&exchange, &program, &machine), 1.5 * slice / 300e9 + slice / 25e9 + 14e-6);
+    assert_eq!(counted.depth, 3, "{counted:?}");
+    assert!(took <= by_hand, "{took} by hand {by_hand}\n{program}");
+    let pieces = accept(&exchange, &program, &machine).unwrap();
+    let (mut crossed, mut moves) = ([0, 0], std::collections::BTreeSet::new());
+    for (row, step) in program.steps.iter().enumerate() {
+        let Step::Move { piece, to } = step else { continue };
+        let sent = &pieces[*piece];
+        if (sent.device.index() < 4) != (to.index() < 4) {
+            crossed[to.index() / 4] += sent.region.volume();
+        }
+        assert!(
+            moves.insert((sent.region.clone(), sent.partials.clone(), sent.device, *to)),
+            "%{row} again\n{program}"
+        );
+    }
+    assert_eq!(crossed, [elements, elements]);
+}
+
+/// A gather: strips of s from the other group come over all adapters of the reader's and go on inside, by hand in four
+/// pieces in s/25e9 + 8(s/4)/300e9 + 11 µs. Over the reader's own adapter they would take 8s/25e9.
+#[test]
+fn lone_readers_are_reached_by_rail() {
+    let elements = 1 << 18;
+    let machine = nodes(2, 8, (300e9, 3e-6), (25e9, 8e-6));
+    let strips = strips(&[elements], 0, &all(16));
+    let exchange = Exchange { have: relation(&[elements], strips), needs: needs(&[held(&[(0, elements)], &[0])]) };
+    let (program, _) = answer(&exchange, &machine);
+    let strip = elements as f64 / 4.0;
+    let (took, by_hand) = (simulated(&exchange, &program, &machine), strip / 25e9 + 2.0 * strip / 300e9 + 11e-6);
+    assert!(took <= by_hand, "{took} by hand {by_hand}");
 }
 
 #[test]

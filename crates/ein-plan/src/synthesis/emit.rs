@@ -2,7 +2,7 @@
 
 use super::bundle::Bundle;
 use super::net::Net;
-use super::route::Scheme;
+use super::route::{Leg, Route, Scheme};
 use super::schedule::{Piece, Schedule};
 use ein_ir::region::Region;
 use ein_task::exchange::{Exchange, PieceId, Program, Step};
@@ -32,6 +32,8 @@ type Together = (Vec<usize>, PieceId);
 struct State {
     /// Partials that came together, by fold and device: which, and in what step.
     inbox: BTreeMap<(usize, DeviceId), Vec<Together>>,
+    /// What was folded, if there are several folds: where, of which steps, and what that left.
+    folded: Vec<(DeviceId, Vec<PieceId>, Together)>,
     /// The finished value, by device.
     have: BTreeMap<DeviceId, PieceId>,
 }
@@ -60,16 +62,20 @@ pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &S
         let leg = &scheme.legs[piece.leg];
         let bundle = &scheme.bundles[leg.bundle];
         let state = &mut states[travel.piece];
-        let (from, to) = travel.hop;
+        let crossing = &schedule.routes[piece.leg][travel.crossing];
+        let (from, to) = crossing.hop;
         let at = (bundle, piece.part, &piece.region);
-        if let Some(n) = travel.fold {
-            let mut own = draft.together(at, &leg.route.folds[n], n, from, state);
-            if net.workers.contains(from) {
-                own = vec![draft.fold(own, bundle.holders.len())];
-            }
+        if let Some(&n) = crossing.folds.first() {
+            let own = if net.workers.contains(from) {
+                vec![draft.folded(at, &leg.route, n, from, state)]
+            } else {
+                draft.together(at, &leg.route, n, from, state)
+            };
             for (partials, id) in own {
                 let moved = draft.moved(id, to);
-                state.inbox.entry((n, to)).or_default().push((partials, moved));
+                for &n in &crossing.folds {
+                    state.inbox.entry((n, to)).or_default().push((partials.clone(), moved));
+                }
             }
         } else {
             let id = draft.value(at, leg, from, state);
@@ -99,36 +105,51 @@ impl Draft<'_> {
         }
     }
 
-    /// The partials that a device has for a fold: its own and what arrived.
+    /// The partials that a device has for a route's `n`-th fold: its own and what arrived, or what it made of
+    /// some of these for another fold.
     fn together(
         &mut self,
         (bundle, part, region): At,
-        fold: &super::route::Fold,
+        route: &Route,
         n: usize,
         device: DeviceId,
         state: &mut State,
     ) -> Vec<Together> {
         let mut pieces = state.inbox.remove(&(n, device)).unwrap_or_default();
-        for (partial, &supplier) in fold.from.iter().enumerate() {
+        for (partial, &supplier) in route.folds[n].from.iter().enumerate() {
             if supplier == device {
                 let block = bundle.parts[part].blocks[partial];
                 pieces.push((vec![block], self.part(block, device, region)));
             }
         }
+        for (at, of, made) in &state.folded {
+            if *at == device && of.iter().all(|id| pieces.iter().any(|p| p.1 == *id)) {
+                pieces.retain(|p| !of.contains(&p.1));
+                pieces.push(made.clone());
+            }
+        }
         pieces
     }
 
+    /// The same, folded.
+    fn folded(&mut self, at: At, route: &Route, n: usize, device: DeviceId, state: &mut State) -> Together {
+        let pieces = self.together(at, route, n, device, state);
+        let of: Vec<PieceId> = pieces.iter().map(|p| p.1).collect();
+        let made = self.fold(pieces, at.0.holders.len());
+        if route.folds.len() > 1 && of != [made.1] {
+            state.folded.push((device, of, made.clone()));
+        }
+        made
+    }
+
     /// The finished value of a piece at a device that has it or is where it is folded.
-    fn value(&mut self, at: At, leg: &super::route::Leg, device: DeviceId, state: &mut State) -> PieceId {
+    fn value(&mut self, at: At, leg: &Leg, device: DeviceId, state: &mut State) -> PieceId {
         if let Some(&id) = state.have.get(&device) {
             return id;
         }
         let (bundle, part, region) = at;
         let id = match leg.route.folds.iter().position(|f| f.root == device) {
-            Some(n) => {
-                let pieces = self.together(at, &leg.route.folds[n], n, device, state);
-                self.fold(pieces, bundle.holders.len()).1
-            }
+            Some(n) => self.folded(at, &leg.route, n, device, state).1,
             None => self.part(bundle.parts[part].blocks[0], device, region),
         };
         state.have.insert(device, id);

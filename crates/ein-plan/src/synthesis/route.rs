@@ -3,6 +3,7 @@
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
 use ein_task::machine::{DeviceId, DeviceSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A move of a route.
@@ -23,7 +24,8 @@ pub(super) struct Fold {
 /// In-trees, and then a forest that hands out from the devices which have the value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Route {
-    /// None for a finished bundle. More than one where readers fold for themselves.
+    /// None for a finished bundle. More than one where readers fold for themselves. What goes over one hop in two
+    /// of them, the same partials in the same way, goes once.
     pub(super) folds: Vec<Fold>,
     /// The moves of the finished value, each from a device that has it by then.
     pub(super) hands: Vec<Hop>,
@@ -50,8 +52,8 @@ pub(super) struct Scheme {
 pub(super) struct Crossing {
     pub(super) hop: Hop,
     pub(super) link: usize,
-    /// The fold it belongs to; none for a hand-out.
-    pub(super) fold: Option<usize>,
+    /// The folds that it serves, increasing; none for a hand-out.
+    pub(super) folds: Vec<usize>,
     /// Whether the finished value crosses rather than partials.
     pub(super) complete: bool,
     /// How many partials cross side by side: more than one where a device that does not compute passes them on.
@@ -84,7 +86,7 @@ struct There {
 impl Route {
     /// The route's link crossings, in an order in which they can happen.
     pub(super) fn crossings(&self, net: &Net, bundle: &Bundle) -> Vec<Crossing> {
-        let mut walk = Walk { net, crossings: Vec::with_capacity(2 * net.devices) };
+        let mut walk = Walk { net, crossings: Vec::with_capacity(2 * net.devices), over: BTreeMap::new() };
         let mut have: Vec<Vec<usize>> = vec![Vec::new(); net.devices];
         for (n, fold) in self.folds.iter().enumerate() {
             let mut at = vec![There::default(); net.devices];
@@ -98,7 +100,14 @@ impl Route {
                     sent.pieces = 1;
                 }
                 let complete = net.workers.contains(hop.0) && sent.partials == bundle.holders.len();
-                let crossing = walk.cross(hop, Some(n), complete, sent.pieces, sent.after);
+                let crossing = match self.shared(&walk, n, hop, &sent.after) {
+                    Some(shared) => shared,
+                    None => walk.cross(hop, complete, sent.pieces, sent.after),
+                };
+                walk.crossings[crossing].folds.push(n);
+                if self.folds.len() > 1 {
+                    walk.over.entry(hop).or_default().push(crossing);
+                }
                 let there = &mut at[hop.1.index()];
                 there.pieces += sent.pieces;
                 there.partials += sent.partials;
@@ -108,7 +117,7 @@ impl Route {
         }
         for &hop in &self.hands {
             let after = have[hop.0.index()].clone();
-            let crossing = walk.cross(hop, None, true, 1, after);
+            let crossing = walk.cross(hop, true, 1, after);
             have[hop.1.index()] = vec![crossing];
         }
         for n in (0..walk.crossings.len()).rev() {
@@ -119,20 +128,37 @@ impl Route {
         }
         walk.crossings
     }
+
+    /// The crossing of an earlier fold by which fold `n` gets what `hop` brings it: of what arrives by the same
+    /// crossings, with the same partials of the sender's own.
+    fn shared(&self, walk: &Walk, n: usize, hop: Hop, after: &[usize]) -> Option<usize> {
+        let own = |a: usize, b: usize| {
+            self.folds[a].from.iter().zip(&self.folds[b].from).all(|(&a, &b)| (a == hop.0) == (b == hop.0))
+        };
+        let same = |&c: &usize| {
+            let known = &walk.crossings[c];
+            let after = known.after.len() == after.len() && known.after.iter().all(|b| after.contains(b));
+            after && own(known.folds[0], n)
+        };
+        walk.over.get(&hop)?.iter().copied().find(same)
+    }
 }
 
 struct Walk<'a> {
     net: &'a Net<'a>,
     crossings: Vec<Crossing>,
+    /// Those of folds by hop, where there are several folds.
+    over: BTreeMap<Hop, Vec<usize>>,
 }
 
 impl Walk<'_> {
-    fn cross(&mut self, hop: Hop, fold: Option<usize>, complete: bool, pieces: usize, after: Vec<usize>) -> usize {
+    fn cross(&mut self, hop: Hop, complete: bool, pieces: usize, after: Vec<usize>) -> usize {
         let link = self.net.linked(hop.0, hop.1).expect("moves go over links");
         let level = 1 + after.iter().map(|&n| self.crossings[n].level).max().unwrap_or(0);
         let before = after.iter().map(|&n| self.crossings[n].latency).fold(0.0, f64::max);
         let latency = before + self.net.machine.links[link].latency.0;
-        self.crossings.push(Crossing { hop, link, fold, complete, pieces, after, level, behind: 0, latency });
+        let folds = Vec::new();
+        self.crossings.push(Crossing { hop, link, folds, complete, pieces, after, level, behind: 0, latency });
         self.crossings.len() - 1
     }
 }
@@ -408,7 +434,7 @@ fn fold_along(ways: &Ways, root: DeviceId, from: Vec<DeviceId>) -> Option<Fold> 
 }
 
 /// Adds a path's devices up to the first that is in the tree.
-fn climb(path: &[DeviceId], within: &mut DeviceSet, parent: &mut Vec<(DeviceId, Option<DeviceId>)>) {
+pub(super) fn climb(path: &[DeviceId], within: &mut DeviceSet, parent: &mut Vec<(DeviceId, Option<DeviceId>)>) {
     for hop in path.windows(2) {
         if within.contains(hop[0]) {
             break;

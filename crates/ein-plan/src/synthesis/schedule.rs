@@ -2,11 +2,12 @@
 
 use super::bundle::Bundle;
 use super::net::Net;
-use super::route::{Crossing, Hop, Scheme};
+use super::route::{Crossing, Scheme};
 use ein_ir::region::Region;
 use ein_task::exchange::Exchange;
 use ein_task::flow::{Transfer, makespan, run};
 use ein_task::traffic::bytes_of;
+use std::rc::Rc;
 
 /// A box of a leg.
 #[derive(Clone, Debug)]
@@ -25,9 +26,8 @@ pub(super) struct Piece {
 #[derive(Clone, Debug)]
 pub(super) struct Travel {
     pub(super) piece: usize,
-    pub(super) hop: Hop,
-    /// The fold it belongs to; none for a hand-out.
-    pub(super) fold: Option<usize>,
+    /// Which crossing of its leg's route.
+    pub(super) crossing: usize,
 }
 
 /// In which order the moves of a link go.
@@ -44,6 +44,8 @@ pub(super) enum Order {
 /// A scheme with boxes and an order.
 pub(super) struct Schedule {
     pub(super) pieces: Vec<Piece>,
+    /// The crossings of every leg's route.
+    pub(super) routes: Rc<Vec<Vec<Crossing>>>,
     /// In an order in which they can happen.
     pub(super) travels: Vec<Travel>,
     pub(super) transfers: Vec<Transfer>,
@@ -79,6 +81,7 @@ impl Schedule {
         };
         Schedule {
             pieces: self.pieces.clone(),
+            routes: Rc::clone(&self.routes),
             travels: order.iter().map(|&old| self.travels[old].clone()).collect(),
             transfers: order.iter().map(moved).collect(),
         }
@@ -134,10 +137,10 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
         let (pending, finished) = bytes[piece];
         let bytes = if crossing.complete { finished } else { pending * crossing.pieces as u64 };
         let after = crossing.after.iter().map(|&c| place[starts[piece] + c]).collect();
-        travels.push(Travel { piece, hop: crossing.hop, fold: crossing.fold });
+        travels.push(Travel { piece, crossing: n });
         transfers.push(Transfer { link: crossing.link, bytes, after });
     }
-    let made = Schedule { pieces, travels, transfers };
+    let made = Schedule { pieces, routes: Rc::new(routes), travels, transfers };
     match order {
         Order::Deep | Order::Piecewise => made,
         Order::Justified => made.justified(net),

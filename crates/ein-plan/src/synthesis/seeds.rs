@@ -1,6 +1,8 @@
 //! Known shapes as schemes: direct, one owner, sliced owners, ring, halving, two levels. They are candidates of
 //! their own, and where packing starts from.
 
+mod levels;
+
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
 use super::route::{Fold, Hop, Leg, Route, Scheme, fold_star, fold_tree, hand_star, hand_tree, join, pruned};
@@ -341,127 +343,6 @@ impl Seeds<'_> {
             self.owners(bundle).iter().map(owned).collect()
         })
     }
-
-    /// Two levels: slices are folded and handed out inside each group, and cross once between the devices of
-    /// equal position in their groups. With `spread`, a finished value is first spread over its group, so that
-    /// all ways between the groups are used.
-    pub(super) fn two_level(&self, groups: &[Vec<DeviceId>], spread: bool) -> Option<Scheme> {
-        let group_of = |d: DeviceId| groups.iter().position(|g| g.contains(&d));
-        let width = groups.iter().map(Vec::len).max()?;
-        let peer = |group: usize, n: usize| groups[group][n % groups[group].len()];
-        // From `source`, by way of the `rail`-th device of every other group.
-        let hands = |source: DeviceId, rail: usize, readers: DeviceSet| {
-            let own = group_of(source)?;
-            let mut have = DeviceSet::one(source);
-            let mut hops = Vec::new();
-            let via = peer(own, rail);
-            let away = |g: usize| g != own && groups[g].iter().any(|&d| readers.contains(d));
-            let leaves = (0..groups.len()).any(away);
-            let inside = groups[own].iter().filter(|&&d| readers.contains(d)).count();
-            if via != source && (leaves || inside > 1) {
-                join(&self.ways.path(source, via), &mut have, &mut hops);
-            }
-            for g in (0..groups.len()).filter(|&g| away(g)) {
-                let entry = peer(g, rail);
-                let only: Vec<&DeviceId> = groups[g].iter().filter(|&&d| readers.contains(d)).collect();
-                let entry = if let [only] = only[..] { *only } else { entry };
-                let start = if have.contains(via) { via } else { source };
-                join(&self.ways.path(start, entry), &mut have, &mut hops);
-            }
-            for (g, group) in groups.iter().enumerate() {
-                for &d in group.iter().filter(|&&d| readers.contains(d)) {
-                    if have.contains(d) {
-                        continue;
-                    }
-                    let entry = peer(g, rail);
-                    let start =
-                        if have.contains(entry) { entry } else { group.iter().copied().find(|&d| have.contains(d))? };
-                    join(&self.ways.path(start, d), &mut have, &mut hops);
-                }
-            }
-            readers.iter().all(|r| have.contains(r)).then(|| pruned(hops, readers))
-        };
-        let position = |d: DeviceId| group_of(d).and_then(|g| groups[g].iter().position(|x| *x == d));
-        let finite =
-            groups.iter().flatten().all(|&a| groups.iter().flatten().all(|&b| self.ways.cost(a, b).is_finite()));
-        if !finite {
-            return None;
-        }
-        self.scheme(|bundle| {
-            if bundle.finished {
-                let holders: Vec<DeviceId> = bundle.holders[0].iter().collect();
-                let rails: Vec<(DeviceId, usize)> = if spread {
-                    (0..width).map(|n| (holders[n % holders.len()], n)).collect()
-                } else {
-                    holders.iter().map(|&h| Some((h, position(h)?))).collect::<Option<_>>()?
-                };
-                return rails
-                    .into_iter()
-                    .map(|(source, rail)| Some(Route { folds: vec![], hands: hands(source, rail, bundle.readers)? }))
-                    .collect();
-            }
-            let owned = |owner: DeviceId| {
-                let (own, rail) = (group_of(owner)?, position(owner)?);
-                let mut from = Vec::with_capacity(bundle.holders.len());
-                for h in &bundle.holders {
-                    let near = h.iter().find(|&d| d == owner).or_else(|| h.iter().find(|&d| group_of(d) == Some(own)));
-                    from.push(near.or_else(|| h.iter().find(|&d| position(d) == Some(rail))).or_else(|| h.lowest())?);
-                }
-                // Each supplier goes to its group's device of the rail, that to the owner.
-                let mut parent: Vec<(DeviceId, Option<DeviceId>)> = vec![(owner, None)];
-                let mut known = DeviceSet::one(owner);
-                let mut lead = |path: Vec<DeviceId>| {
-                    for hop in path.windows(2) {
-                        if known.contains(hop[0]) {
-                            return;
-                        }
-                        known = known.with(hop[0]);
-                        parent.push((hop[0], Some(hop[1])));
-                    }
-                };
-                for &d in &from {
-                    let group = group_of(d)?;
-                    let via = if group == own { owner } else { peer(group, rail) };
-                    let mut path = self.ways.path(d, via);
-                    // A way that comes through a device again goes on from there.
-                    for next in self.ways.path(via, owner).into_iter().skip(1) {
-                        match path.iter().position(|p| *p == next) {
-                            Some(n) => path.truncate(n + 1),
-                            None => path.push(next),
-                        }
-                    }
-                    lead(path);
-                }
-                let sends = super::route::leaves_first(&parent);
-                let fold = Fold { root: owner, from, sends };
-                Some(Route { folds: vec![fold], hands: hands(owner, rail, bundle.readers)? })
-            };
-            self.owners(bundle).iter().map(owned).collect()
-        })
-    }
-}
-
-/// Groups of devices that are linked to each other as fast as any on the machine; `None` unless there are
-/// several groups, each of several devices.
-pub(super) fn groups(net: &Net) -> Option<Vec<Vec<DeviceId>>> {
-    let machine = net.machine;
-    let inner = |l: &&ein_task::machine::Link| net.workers.contains(l.from) && net.workers.contains(l.to);
-    let quality = |l: &ein_task::machine::Link| (machine.bandwidth(l), std::cmp::Reverse(l.resources.len()));
-    let best =
-        machine.links.iter().filter(inner).map(quality).max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
-    let mut group: Vec<usize> = (0..net.devices).collect();
-    for l in machine.links.iter().filter(inner).filter(|l| quality(l) == best) {
-        let (a, b) = (group[l.from.index()], group[l.to.index()]);
-        group.iter_mut().filter(|g| **g == a.max(b)).for_each(|g| *g = a.min(b));
-    }
-    let mut groups: Vec<Vec<DeviceId>> = Vec::new();
-    for name in 0..net.devices {
-        let members: Vec<DeviceId> = net.workers.iter().filter(|d| group[d.index()] == name).collect();
-        if !members.is_empty() {
-            groups.push(members);
-        }
-    }
-    (groups.len() > 1 && groups.iter().all(|g| g.len() > 1)).then_some(groups)
 }
 
 /// Rings through all devices that compute over direct links, both ways round, with the width of each: first the

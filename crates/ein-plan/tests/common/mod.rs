@@ -119,6 +119,26 @@ pub fn cliques(half: usize, fast: f64, slow: f64, latency: f64) -> Machine {
     machine
 }
 
+/// `count` groups of `size` devices: all linked to all, inside a group by a port of `inside` and across by an adapter
+/// of `across` (bytes per second, seconds), each device one of both for each way.
+pub fn nodes(count: usize, size: usize, inside: (f64, f64), across: (f64, f64)) -> Machine {
+    let mut machine = bare("nodes", count * size, false);
+    let ports: Vec<[usize; 4]> = (0..count * size)
+        .map(|n| {
+            let ends = [("out", inside.0), ("in", inside.0), ("send", across.0), ("receive", across.0)];
+            ends.map(|(end, bandwidth)| resource(&mut machine, &format!("gpu{n}.{end}"), bandwidth))
+        })
+        .collect();
+    for from in 0..count * size {
+        for to in (0..count * size).filter(|&to| to != from) {
+            let (ends, latency) = if from / size == to / size { ([0, 1], inside.1) } else { ([2, 3], across.1) };
+            let resources = vec![ports[from][ends[0]], ports[to][ends[1]]];
+            machine.links.push(Link { from: d(from), to: d(to), resources, latency: Seconds(latency) });
+        }
+    }
+    machine
+}
+
 /// Pairs 0-1, 2-3, … linked, and every device with the host (the last) over a slow cable.
 pub fn pairs(gpus: usize) -> Machine {
     let mut machine = bare("pairs", gpus, true);
