@@ -42,7 +42,9 @@ impl Bound {
         Seconds(self.port.0.max(self.cut.0).max(self.fold.0))
     }
 
-    /// Least time of a program: its bytes, and the latency before the last of them.
+    /// The bytes of the busiest resource, and then the latency of the longest of the shortest ways: what the counting
+    /// page charges the best program at least. Where latencies differ a program can take a little less, for what goes
+    /// last need not go the longest way.
     pub fn total(&self) -> Seconds {
         Seconds(self.bandwidth().0 + self.latency.0)
     }
