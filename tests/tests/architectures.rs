@@ -274,7 +274,7 @@ fn packed_sequences() {
                 ("offsets", Dense::from_f64(DType::I64, [lengths.len()], &begins)),
             ]);
             let found = &run.unwrap_or_else(|e| panic!("{name}: {e}"))["logits"];
-            let stored = Dense::from_f64(DType::F32, found.shape.to_vec(), &wanted);
+            let stored = Dense::from_f64(DType::F32, found.shape.clone(), &wanted);
             assert_eq!(one_difference(found, &stored, WITHIN), None, "{name} on {devices}");
         }
     }

@@ -55,7 +55,7 @@ fn check(graph: &Graph, machine: &Machine, options: &Options) {
 
     let unlimited = with(options).expect("there is memory enough");
     assert_eq!(within(most).expect("the quickest fit").report.exchanges, "quickest", "{what}");
-    for limit in [least, (least + most) / 2, most - ALIGN] {
+    for limit in [least, least.midpoint(most), most - ALIGN] {
         let plan = within(limit).unwrap_or_else(|e| panic!("{what} in {limit} bytes: {e}"));
         assert_eq!(plan.options.exchange, ExchangeStyle::Lean, "{what} in {limit} bytes");
         assert_eq!(plan.report.exchanges, "lean", "{what} in {limit} bytes");
@@ -120,9 +120,9 @@ fn searched_plans_in_the_least_memory() {
             let memory = Some(Bytes(slots * ALIGN));
             plan(&graph, &machine, &Options { outputs, memory, ..Options::default() })
         };
-        let (mut small, mut large) = (0, 4096);
+        let (mut small, mut large) = (0_u64, 4096_u64);
         while large - small > 1 {
-            let middle = (small + large) / 2;
+            let middle = small.midpoint(large);
             if within(middle).is_ok() { large = middle } else { small = middle }
         }
         let found = within(large).expect("a plan fits");
