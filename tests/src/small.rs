@@ -102,6 +102,20 @@ impl Builder {
     }
 }
 
+/// `h`, `y` and `z`, or the first `count` of them: products one after the other, by a matrix that widens rows from
+/// `features` to `inner` and one that narrows them again in turn. The last is the output.
+pub fn products(rows: usize, features: usize, inner: usize, count: usize) -> Graph {
+    let mut b = Builder::new(DType::F32);
+    let mut last = b.input("x", &[rows, features]);
+    let factors = [b.parameter("up", &[features, inner]), b.parameter("down", &[inner, features])];
+    let names = &["h", "y", "z"][..count];
+    for (n, name) in names.iter().enumerate() {
+        last = b.contraction(name, "ij,jk->ik", &[last, factors[n % 2]]);
+    }
+    b.output(names[count - 1], last);
+    b.done()
+}
+
 /// `y = x w`.
 pub fn matmul(i: usize, k: usize, j: usize) -> Graph {
     let mut b = Builder::new(DType::F32);

@@ -1,6 +1,5 @@
 //! Plans whose exchanges store as little at once as they can, where the quickest do not fit.
 
-use ein_ir::dtype::DType;
 use ein_ir::graph::Graph;
 use ein_plan::error::PlanError;
 use ein_plan::lower::lower;
@@ -12,28 +11,7 @@ use ein_task::memory::{ALIGN, plan_memory};
 use ein_task::units::Bytes;
 use ein_task::verify::verify;
 use ein_tests::plans::computes;
-use ein_tests::small::Builder;
-
-/// Two products, one after the other.
-fn products(rows: usize, features: usize, inner: usize) -> Graph {
-    let mut b = Builder::new(DType::F32);
-    let x = b.input("x", &[rows, features]);
-    let up = b.parameter("up", &[features, inner]);
-    let down = b.parameter("down", &[inner, features]);
-    let h = b.contraction("h", "ij,jk->ik", &[x, up]);
-    let y = b.contraction("y", "ij,jk->ik", &[h, down]);
-    b.output("y", y);
-    b.done()
-}
-
-/// A product of a long row with a long column: every device sums a part.
-fn sum(rows: usize, folded: usize, columns: usize) -> Graph {
-    let mut b = Builder::new(DType::F32);
-    let (x, w) = (b.input("x", &[rows, folded]), b.parameter("w", &[folded, columns]));
-    let y = b.contraction("y", "ij,jk->ik", &[x, w]);
-    b.output("y", y);
-    b.done()
-}
+use ein_tests::small::{matmul, products};
 
 fn computed(plan: &Plan, what: &str) {
     verify(&plan.tasks).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -82,8 +60,8 @@ fn lean_exchanges_fit_where_the_quickest_do_not() {
     for (name, devices) in [("8xa100", 3), ("8xa100", 4), ("dgx-1v", 4), ("pcie-4", 4)] {
         let machine = Machine::by_name(name).and_then(|m| m.first(devices)).expect("it ships");
         let options = Options { strategy: Some(Strategy::Tensor), ..Options::default() };
-        check(&products(64, 64, 64), &machine, &options);
-        check(&products(16, 256, 48), &machine, &options);
+        check(&products(64, 64, 64, 2), &machine, &options);
+        check(&products(16, 256, 48, 2), &machine, &options);
     }
 }
 
@@ -91,7 +69,7 @@ fn lean_exchanges_fit_where_the_quickest_do_not() {
 #[test]
 fn another_choice_may_be_quicker_than_lean_exchanges() {
     let machine = Machine::by_name("8xa100").and_then(|m| m.first(4)).expect("it ships");
-    let graph = products(16, 512, 4096);
+    let graph = products(16, 512, 4096, 2);
     let asked = Options::default();
     let quickest = plan(&graph, &machine, &Options { overlap: false, ..asked.clone() }).expect("a plan");
     let limit = Bytes(quickest.peak_memory().0 - ALIGN);
@@ -111,9 +89,9 @@ fn another_choice_may_be_quicker_than_lean_exchanges() {
 #[test]
 fn searched_plans_in_the_least_memory() {
     for (name, devices, graph, outputs) in [
-        ("8xa100", 4, products(64, 32, 128), Placement::Anywhere),
-        ("8xa100", 3, products(64, 32, 128), Placement::Replicated),
-        ("pcie-4", 4, sum(64, 64, 64), Placement::Anywhere),
+        ("8xa100", 4, products(64, 32, 128, 2), Placement::Anywhere),
+        ("8xa100", 3, products(64, 32, 128, 2), Placement::Replicated),
+        ("pcie-4", 4, matmul(64, 64, 64), Placement::Anywhere),
     ] {
         let machine = Machine::by_name(name).and_then(|m| m.first(devices)).expect("it ships");
         let within = |slots: u64| {

@@ -18,7 +18,7 @@ use ein_task::verify::verify;
 use ein_tests::computed::once;
 use ein_tests::plans::computes;
 use ein_tests::same::{difference, variable};
-use ein_tests::small::Builder;
+use ein_tests::small::products;
 use ein_tests::{choices, random};
 
 /// Devices on which small products take about as long as moving what they make.
@@ -26,19 +26,6 @@ fn machine(devices: usize) -> Machine {
     let mut machine = Machine::by_name("8xa100-ideal").and_then(|m| m.first(devices)).expect("it ships");
     machine.devices.iter_mut().for_each(|d| d.flops = vec![(DType::F32, 1e12)]);
     machine
-}
-
-/// Three products, one after the other.
-fn products(rows: usize, features: usize, inner: usize) -> Graph {
-    let mut b = Builder::new(DType::F32);
-    let x = b.input("x", &[rows, features]);
-    let up = b.parameter("up", &[features, inner]);
-    let down = b.parameter("down", &[inner, features]);
-    let h = b.contraction("h", "ij,jk->ik", &[x, up]);
-    let y = b.contraction("y", "ij,jk->ik", &[h, down]);
-    let z = b.contraction("z", "ij,jk->ik", &[y, up]);
-    b.output("z", z);
-    b.done()
 }
 
 fn check(graph: &Graph, devices: usize, strategy: Option<Strategy>) -> Plan {
@@ -55,7 +42,7 @@ fn cut_plans_compute_the_same() {
     for devices in [2, 3, 4, 8] {
         for (rows, features, inner) in [(64, 64, 64), (48, 24, 96), (13, 32, 40)] {
             for strategy in [None, Some(Strategy::Tensor), Some(Strategy::TensorSequence)] {
-                let plan = check(&products(rows, features, inner), devices, strategy);
+                let plan = check(&products(rows, features, inner, 3), devices, strategy);
                 cut += plan.report.overlap.cuts.len();
             }
         }

@@ -144,8 +144,7 @@ impl Memory {
         let recipe = if let Some(known) = self.0.get(&signature) {
             known.clone()
         } else {
-            let largest = separate.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
-            let ways = Ways::new(&net, &net.alone(largest as f64));
+            let ways = bundle::idle_ways(&net, &separate);
             let question = Question { net: &net, exchange, ways: &ways, atoms, separate: &separate, shared: &shared };
             let found = question.answer(aim)?;
             self.0.insert(signature, found.clone());
@@ -181,8 +180,7 @@ pub fn bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisE
     if net.devices > MOST_PACKED || bundles.is_empty() {
         return Ok(bound);
     }
-    let largest = bundles.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
-    let ways = Ways::new(&net, &net.alone(largest as f64));
+    let ways = bundle::idle_ways(&net, &bundles);
     let seeds = Seeds { net: &net, bundles, ways: &ways, at_reader: true };
     let effort = Effort { rounds: 200, enough: 0.0, taste: Taste::default() };
     let mut prices = seeds.whole(true).map_or(Vec::new(), |start| packing::prices(&net, &start, &effort));
@@ -198,7 +196,7 @@ pub fn bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisE
 
 /// Where packing starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum Start {
     /// The known shape that keeps the busiest resource least busy: it can be a place that packing does not leave.
     Shape,
     /// The plainest trees.
@@ -288,11 +286,11 @@ impl Question<'_> {
             let seeds = self.seeds(self.shared, true);
             let shape = Some(shape).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
             let plain = seeds.whole(true);
-            let packed = |from: From, effort: &Effort| {
+            let packed = |from: Start, effort: &Effort| {
                 let packed = match from {
-                    From::Shape => shape.as_ref().map(|start| pack(self.net, start, effort)),
-                    From::Plain => plain.as_ref().map(|start| pack(self.net, start, effort)),
-                    From::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..*effort }),
+                    Start::Shape => shape.as_ref().map(|start| pack(self.net, start, effort)),
+                    Start::Plain => plain.as_ref().map(|start| pack(self.net, start, effort)),
+                    Start::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..*effort }),
                 };
                 packed.map(|packed| (packed.score(self.net), packed))
             };
@@ -301,7 +299,7 @@ impl Question<'_> {
             let load = candidates.iter().map(|c| c.0.load).fold(f64::INFINITY, f64::min);
             if load > FAR * bandwidth {
                 // Somewhere else there may be a way out of where all of these came to rest.
-                let all = [From::Plain, From::Shape, From::Halves].into_iter();
+                let all = [Start::Plain, Start::Shape, Start::Halves].into_iter();
                 let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, spare: Spare::None })));
                 let more = all.filter(|choice| !tastes.contains(choice));
                 let patient = Effort { rounds: 2 * effort.rounds, ..effort };
@@ -313,31 +311,31 @@ impl Question<'_> {
     }
 
     /// From where to pack, and with which taste. Where trees are wanted packing takes long, so there are fewer.
-    fn tastes(&self, shaped: bool) -> Vec<(From, Taste)> {
+    fn tastes(&self, shaped: bool) -> Vec<(Start, Taste)> {
         let relays = self.net.workers.len() < self.net.devices;
         let taste = |short: bool, spare: Spare| Taste { short, spare: if relays { spare } else { Spare::None } };
         let (long, short) = (taste(false, Spare::None), taste(true, Spare::Some));
         let folded = self.shared.iter().any(|b| !b.finished);
         let mut tastes = match (folded, shaped, relays) {
-            (true, true, false) => vec![(From::Shape, short), (From::Halves, long), (From::Halves, short)],
-            (true, true, true) => vec![(From::Shape, short), (From::Halves, taste(true, Spare::None))],
+            (true, true, false) => vec![(Start::Shape, short), (Start::Halves, long), (Start::Halves, short)],
+            (true, true, true) => vec![(Start::Shape, short), (Start::Halves, taste(true, Spare::None))],
             (true, false, _) => {
-                vec![(From::Plain, long), (From::Plain, short), (From::Halves, taste(true, Spare::None))]
+                vec![(Start::Plain, long), (Start::Plain, short), (Start::Halves, taste(true, Spare::None))]
             }
-            (false, true, false) => vec![(From::Shape, long), (From::Shape, short), (From::Plain, long)],
+            (false, true, false) => vec![(Start::Shape, long), (Start::Shape, short), (Start::Plain, long)],
             (false, true, true) => {
-                vec![(From::Shape, long), (From::Shape, short), (From::Plain, taste(true, Spare::None))]
+                vec![(Start::Shape, long), (Start::Shape, short), (Start::Plain, taste(true, Spare::None))]
             }
-            (false, false, false) => vec![(From::Plain, long), (From::Plain, short)],
+            (false, false, false) => vec![(Start::Plain, long), (Start::Plain, short)],
             (false, false, true) => vec![
-                (From::Plain, long),
-                (From::Plain, short),
-                (From::Plain, taste(true, Spare::None)),
-                (From::Plain, taste(false, Spare::Some)),
+                (Start::Plain, long),
+                (Start::Plain, short),
+                (Start::Plain, taste(true, Spare::None)),
+                (Start::Plain, taste(false, Spare::Some)),
             ],
         };
         if relays {
-            tastes.push((if shaped { From::Shape } else { From::Plain }, taste(true, Spare::All)));
+            tastes.push((if shaped { Start::Shape } else { Start::Plain }, taste(true, Spare::All)));
         }
         tastes
     }

@@ -1,6 +1,7 @@
 //! What a question asks for: boxes of one signature as one bundle.
 
 use super::SynthesisError;
+use super::net::{Net, Ways};
 use ein_ir::region::Region;
 use ein_task::exchange::{Atom, Exchange};
 use ein_task::machine::{DeviceId, DeviceSet};
@@ -41,6 +42,12 @@ impl Bundle {
     pub(super) fn holding(&self) -> DeviceSet {
         self.holders.iter().fold(DeviceSet::new(), |all, h| all.union(*h))
     }
+}
+
+/// The quickest ways for the largest of some bundles when nothing else moves.
+pub(super) fn idle_ways(net: &Net, bundles: &[Bundle]) -> Ways {
+    let largest = bundles.iter().map(|b| b.bytes.max(b.pending)).max().unwrap_or(0);
+    Ways::new(net, &net.alone(largest as f64))
 }
 
 /// Bundles of atoms: what several devices read is one bundle, so that they can share moves.

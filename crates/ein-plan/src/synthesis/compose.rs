@@ -4,10 +4,10 @@
 //! are on the machine with every link turned round. Packing both as hand-outs finds better trees than packing them
 //! at once, and where folding keeps every port busy and so does handing out, doing one after the other loses nothing.
 
-use super::bundle::Bundle;
-use super::net::{Net, Ways};
+use super::bundle::{Bundle, idle_ways};
+use super::net::Net;
 use super::packing::{self, Effort, pack};
-use super::route::{Fold, Leg, Route, Scheme, hand_tree};
+use super::route::{Fold, Leg, Route, Scheme};
 use super::seeds::Seeds;
 use ein_task::machine::{DeviceId, DeviceSet};
 use std::rc::Rc;
@@ -89,15 +89,8 @@ type Shares = Vec<(f64, Rc<Route>)>;
 
 /// Bundles along their cheapest trees when nothing else moves. `None` if a reader cannot be reached.
 fn plain(net: &Net, bundles: Vec<Bundle>) -> Option<Scheme> {
-    let largest = bundles.iter().map(|b| b.bytes).max().unwrap_or(0);
-    let ways = Ways::new(net, &net.alone(largest as f64));
-    let bundles = Rc::new(bundles);
-    let mut legs = Vec::with_capacity(bundles.len());
-    for (n, bundle) in bundles.iter().enumerate() {
-        let (hands, _) = hand_tree(&ways, bundle.holders[0], bundle.readers, 0.0)?;
-        legs.push(Leg { bundle: n, share: 1.0, route: Rc::new(Route { folds: vec![], hands }) });
-    }
-    Some(Scheme { bundles, legs })
+    let ways = idle_ways(net, &bundles);
+    Seeds { net, bundles: Rc::new(bundles), ways: &ways, at_reader: true }.whole(true)
 }
 
 fn packed(net: &Net, bundles: Vec<Bundle>, effort: &Effort) -> Option<Vec<Shares>> {

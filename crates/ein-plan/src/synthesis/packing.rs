@@ -65,7 +65,7 @@ pub(super) enum Spare {
     /// They are used as any other.
     #[default]
     None,
-    /// They are taken for slower than they are.
+    /// They are taken for a fifth slower than they are.
     Some,
     /// They are not used where there is another way.
     All,

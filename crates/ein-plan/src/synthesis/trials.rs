@@ -22,7 +22,6 @@ const FEW: usize = 1000;
 const MUCH: f64 = 0.4;
 
 /// The best of what was simulated.
-#[derive(Clone)]
 struct Tried {
     /// [`Question::dear`] seconds.
     seconds: f64,
