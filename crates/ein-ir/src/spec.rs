@@ -89,6 +89,15 @@ impl Band {
 }
 
 impl AxisMap {
+    /// Whether the indices needed depend on where a label is cut.
+    pub fn depends_on(&self, label: usize) -> bool {
+        match self {
+            Self::Affine(a) => a.terms.iter().any(|t| t.0 == label),
+            Self::Div { label: own, .. } => *own == label,
+            Self::Band(band) => band.key == label || band.query == label,
+        }
+    }
+
     /// The indices needed for a region of labels.
     pub fn interval(&self, labels: &Region) -> Interval {
         match self {

@@ -4,11 +4,11 @@ use crate::answers::Answers;
 use crate::exchanges::hand_out;
 use crate::layouts::{Layouts, NeedsId, RelationId};
 use crate::options::Objective;
-use crate::pattern::{Axes, Pattern, Ports, Profile};
+use crate::pattern::{Axes, Fingerprint, Pattern, Ports, Profile};
 use crate::price::PriceError;
 use ein_task::bounds;
 use ein_task::machine::Machine;
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
 /// Seconds and bytes of one exchange.
@@ -33,6 +33,10 @@ impl Cost {
 /// What a second is worth in bytes under the `bytes` objective: too little to outweigh a byte.
 pub(crate) const TIE: f64 = 1e-3;
 
+/// The number of a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EntryId(u32);
+
 /// A price, and whether a synthesised program stands behind it.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -40,6 +44,8 @@ struct Entry {
     exact: bool,
     /// Whether the bound is the one that all of the question proves, not the busiest port alone.
     sharp: bool,
+    /// When it last changed.
+    changed: u32,
 }
 
 /// Prices of exchanges by pattern.
@@ -47,16 +53,18 @@ pub(crate) struct Costs<'a> {
     machine: &'a Machine,
     ports: Ports,
     uniform: bool,
-    pairs: HashMap<(RelationId, NeedsId), usize>,
+    pairs: FxHashMap<(RelationId, NeedsId), EntryId>,
     axes: Axes,
-    relations: HashMap<RelationId, Option<Rc<Profile>>>,
-    needs: HashMap<NeedsId, Option<Rc<Profile>>>,
+    relations: FxHashMap<RelationId, Option<Rc<Profile>>>,
+    needs: FxHashMap<NeedsId, Option<Rc<Profile>>>,
     /// Patterns under the names that devices have, and under canonical names.
-    patterns: HashMap<Pattern, usize>,
-    canonical: HashMap<Pattern, usize>,
+    patterns: FxHashMap<Fingerprint, EntryId>,
+    canonical: FxHashMap<Fingerprint, EntryId>,
     entries: Vec<Entry>,
-    /// Exchanges whose own price differs from their pattern's.
-    own: HashMap<(RelationId, NeedsId), Cost>,
+    /// Counts changes of prices.
+    now: u32,
+    /// When the entry of a pair last became another.
+    moved: u32,
     exchanges: &'a mut Answers,
 }
 
@@ -67,28 +75,47 @@ impl<'a> Costs<'a> {
             machine,
             ports: Ports::of(machine),
             uniform: Ports::uniform(machine),
-            pairs: HashMap::new(),
+            pairs: FxHashMap::default(),
             axes: Axes::default(),
-            relations: HashMap::new(),
-            needs: HashMap::new(),
-            patterns: HashMap::new(),
-            canonical: HashMap::new(),
+            relations: FxHashMap::default(),
+            needs: FxHashMap::default(),
+            patterns: FxHashMap::default(),
+            canonical: FxHashMap::default(),
             entries: Vec::new(),
-            own: HashMap::new(),
+            now: 0,
+            moved: 0,
             exchanges,
         }
     }
 
     /// The best known price of handing `needs` out from `have`: exact, or a bound.
     pub fn price(&mut self, layouts: &Layouts, have: RelationId, needs: NeedsId) -> Cost {
-        if let Some(own) = self.own.get(&(have, needs)) {
-            return *own;
-        }
         let entry = self.entry(layouts, have, needs);
-        self.entries[entry].cost
+        self.at(entry)
     }
 
-    fn entry(&mut self, layouts: &Layouts, have: RelationId, needs: NeedsId) -> usize {
+    /// The price of this number.
+    pub fn at(&self, entry: EntryId) -> Cost {
+        self.entries[entry.0 as usize].cost
+    }
+
+    /// How often prices have changed so far.
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// When the number of some exchange last became another.
+    pub fn moved(&self) -> u32 {
+        self.moved
+    }
+
+    /// Whether any of these prices changed after `then`.
+    pub fn changed(&self, entries: &[EntryId], then: u32) -> bool {
+        then < self.now && entries.iter().any(|e| self.entries[e.0 as usize].changed > then)
+    }
+
+    /// The number of the price of handing `needs` out from `have`.
+    pub fn entry(&mut self, layouts: &Layouts, have: RelationId, needs: NeedsId) -> EntryId {
         if let Some(&known) = self.pairs.get(&(have, needs)) {
             return known;
         }
@@ -97,69 +124,78 @@ impl<'a> Costs<'a> {
         let from = self.relations.entry(have).or_insert_with(|| axes.of_relation(relation).map(Rc::new)).clone();
         let to = self.needs.entry(needs).or_insert_with(|| axes.of_needs(layouts.needs_at(needs)).map(Rc::new)).clone();
         let entry = if let (Some(from), Some(to)) = (from, to) {
-            let found = self.axes.pattern(relation, &from, &to);
-            let known = self.patterns.get(&found).copied();
-            known.unwrap_or_else(|| {
-                let entry = self.canonical_entry(&found);
-                self.patterns.insert(found, entry);
+            let name = self.axes.fingerprint(relation, &from, &to);
+            self.patterns.get(&name).copied().unwrap_or_else(|| {
+                let found = self.axes.pattern(relation, &from, &to);
+                let entry = self.canonical_entry(name, &found);
+                self.patterns.insert(name, entry);
                 entry
             })
         } else {
-            self.entries.push(Entry { cost: Cost::default(), exact: false, sharp: false });
-            self.entries.len() - 1
+            self.new_entry(Cost::default(), false)
         };
         self.pairs.insert((have, needs), entry);
         entry
     }
 
+    fn new_entry(&mut self, cost: Cost, exact: bool) -> EntryId {
+        let id = EntryId(u32::try_from(self.entries.len()).expect("fewer prices than 2^32"));
+        self.entries.push(Entry { cost, exact, sharp: exact, changed: self.now });
+        id
+    }
+
     /// The entry of a pattern not seen before under these names.
-    fn canonical_entry(&mut self, found: &Pattern) -> usize {
-        let canonical = if self.uniform { found.renamed() } else { found.clone() };
-        let next = self.entries.len();
-        let (seconds, bytes) = self.ports.bound(&canonical);
-        let exact = canonical.0.is_empty();
-        let entry = *self.canonical.entry(canonical).or_insert(next);
-        if entry == next {
-            self.entries.push(Entry { cost: Cost { seconds, bytes }, exact, sharp: exact });
+    fn canonical_entry(&mut self, name: Fingerprint, found: &Pattern) -> EntryId {
+        let canonical = if self.uniform { found.renamed() } else { name };
+        if let Some(&known) = self.canonical.get(&canonical) {
+            return known;
         }
+        let (seconds, bytes) = self.ports.bound(found);
+        let entry = self.new_entry(Cost { seconds, bytes }, found.0.is_empty());
+        self.canonical.insert(canonical, entry);
         entry
+    }
+
+    fn set(&mut self, entry: EntryId, cost: Cost, exact: bool) {
+        self.now += 1;
+        self.entries[entry.0 as usize] = Entry { cost, exact, sharp: true, changed: self.now };
     }
 
     /// Makes the price of this exchange exact. Says whether anything changed.
     pub fn settle(&mut self, layouts: &Layouts, have: RelationId, needs: NeedsId) -> Result<bool, PriceError> {
         let entry = self.entry(layouts, have, needs);
-        if self.own.contains_key(&(have, needs)) {
-            return Ok(false);
-        }
-        let before = self.entries[entry];
+        let before = self.entries[entry.0 as usize];
         let exchange = hand_out(layouts.relation_at(have), layouts.needs_at(needs));
         let answer = self.exchanges.answer(&exchange, self.machine)?;
         let traffic = &answer.traffic;
         let cost = Cost { seconds: traffic.seconds.0, bytes: traffic.bytes_total.0 as f64 };
-        if before.exact {
-            // Equal up to names, but the program found for these names may be another.
-            if before.cost != cost {
-                self.own.insert((have, needs), cost);
-                return Ok(true);
-            }
+        if before.cost == cost {
+            self.entries[entry.0 as usize].exact = true;
             return Ok(false);
         }
-        self.entries[entry] = Entry { cost, exact: true, sharp: true };
-        Ok(before.cost != cost)
+        if before.exact {
+            // Equal up to names, but the program found for these names is another.
+            let own = self.new_entry(cost, true);
+            self.now += 1;
+            self.moved = self.now;
+            self.pairs.insert((have, needs), own);
+        } else {
+            self.set(entry, cost, true);
+        }
+        Ok(true)
     }
 
     /// Makes a bound as high as cuts and prices of the links prove, unless the price is exact: a hundredth of what
     /// finding a program takes.
     pub fn sharpen(&mut self, layouts: &Layouts, have: RelationId, needs: NeedsId) {
         let entry = self.entry(layouts, have, needs);
-        if self.entries[entry].sharp || self.own.contains_key(&(have, needs)) {
+        if self.entries[entry.0 as usize].sharp {
             return;
         }
         let exchange = hand_out(layouts.relation_at(have), layouts.needs_at(needs));
         let proved = bounds::bound(&exchange, &exchange.atoms(), self.machine).total().0;
-        let entry = &mut self.entries[entry];
-        entry.cost.seconds = entry.cost.seconds.max(proved);
-        entry.sharp = true;
+        let Cost { seconds, bytes } = self.at(entry);
+        self.set(entry, Cost { seconds: seconds.max(proved), bytes }, false);
     }
 
     /// What answers the questions.

@@ -4,8 +4,12 @@
 //! the next. Where a clique would outgrow the budget, its tables are minimised apart (mini-buckets), which
 //! keeps the result a lower bound and makes the assignment only a good one.
 
-use std::collections::{BTreeSet, HashMap};
+use least::{Walked, least_sums};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+mod least;
 
 /// A table over the domains of its variables, row-major, equal only to itself.
 #[derive(Clone, Debug)]
@@ -28,11 +32,13 @@ pub(crate) struct Model {
     factors: Vec<Factor>,
     tables: usize,
     memo: Memo,
-    kept: HashMap<(usize, usize), Table>,
+    /// How often the model was solved.
+    solved: usize,
+    kept: FxHashMap<(usize, usize), Table>,
 }
 
-/// From tables with their local scopes and sizes, the eliminated one last, to the result.
-type Memo = HashMap<(Vec<(usize, Vec<usize>)>, Vec<usize>), Table>;
+/// From tables with their local scopes and sizes, the eliminated one last, to the result and the solve that used it last.
+type Memo = FxHashMap<(Vec<(usize, Vec<usize>)>, Vec<usize>), (Table, usize)>;
 
 /// What elimination found.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,8 +96,43 @@ impl Model {
         self.factors.iter().map(|f| f.table.data[index(&f.scope, &self.sizes, values)]).sum()
     }
 
+    /// The sums on the way from one assignment to another, with the first 0, 1, 2, ... variables of `order` changed.
+    pub fn sweep(&self, order: &[usize], from: &[usize], to: &[usize]) -> Vec<f64> {
+        let mut of: Vec<Vec<usize>> = vec![Vec::new(); self.sizes.len()];
+        for (n, f) in self.factors.iter().enumerate() {
+            f.scope.iter().for_each(|&v| of[v].push(n));
+        }
+        let mut values = from.to_vec();
+        let entry = |n: usize, values: &[usize]| {
+            let f = &self.factors[n];
+            f.table.data[index(&f.scope, &self.sizes, values)]
+        };
+        // Entries that forbid are counted apart, for they cannot be taken away again.
+        let mut sum = 0.0;
+        let mut forbidden = 0usize;
+        for n in 0..self.factors.len() {
+            let x = entry(n, &values);
+            if x.is_finite() { sum += x } else { forbidden += 1 }
+        }
+        let mut sums = vec![if forbidden > 0 { f64::INFINITY } else { sum }];
+        for &v in order {
+            for &n in &of[v] {
+                let x = entry(n, &values);
+                if x.is_finite() { sum -= x } else { forbidden -= 1 }
+            }
+            values[v] = to[v];
+            for &n in &of[v] {
+                let x = entry(n, &values);
+                if x.is_finite() { sum += x } else { forbidden += 1 }
+            }
+            sums.push(if forbidden > 0 { f64::INFINITY } else { sum });
+        }
+        sums
+    }
+
     /// Minimises, with no table of more than `budget` entries.
     pub fn solve(&mut self, budget: usize) -> Solution {
+        self.solved += 1;
         let count = self.sizes.len();
         let mut live: Vec<Option<Factor>> = self.factors.iter().cloned().map(Some).collect();
         let mut at: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
@@ -149,11 +190,20 @@ impl Model {
         for (v, bucket) in done.iter().rev() {
             values[*v] = self.best(*v, bucket, &values);
         }
+        // What neither this solve nor the last one used is of prices that are gone.
+        let solved = self.solved;
+        self.memo.retain(|_, (_, used)| *used + 1 >= solved);
         Solution { cost: self.cost(&values), values, bound: constant, largest }
     }
 
     /// Improves `values` one variable at a time until none improves.
     pub fn polish(&self, values: &mut [usize]) {
+        let all: Vec<usize> = (0..self.sizes.len()).collect();
+        self.polish_some(&all, values);
+    }
+
+    /// [`Model::polish`] of these variables only.
+    pub fn polish_some(&self, some: &[usize], values: &mut [usize]) {
         let mut of: Vec<Vec<Factor>> = vec![Vec::new(); self.sizes.len()];
         for f in &self.factors {
             for &v in &f.scope {
@@ -162,7 +212,7 @@ impl Model {
         }
         for _ in 0..20 {
             let mut changed = false;
-            for v in 0..values.len() {
+            for &v in some {
                 let at = |x: usize| self.at(v, x, &of[v], values);
                 let best = self.best(v, &of[v], values);
                 if at(best) < at(values[v]) * (1.0 - 1e-12) - 1e-30 {
@@ -215,21 +265,28 @@ impl Model {
         let outer: usize = sizes.iter().product();
         let inner = self.sizes[v];
         sizes.push(inner);
-        if let Some(known) = self.memo.get(&(key.clone(), sizes.clone())) {
+        let key = (key, sizes);
+        if let Some((known, used)) = self.memo.get_mut(&key) {
+            *used = self.solved;
             return (scope, known.clone(), outer * inner);
         }
+        let (key, sizes) = key;
         // Every factor with `v` last, so that the inner loop runs over contiguous rows.
-        let last: Vec<(Vec<usize>, Rc<Vec<f64>>)> = factors
+        let last: Vec<Rc<Vec<f64>>> = factors
             .iter()
             .map(|f| {
                 let at = f.scope.iter().position(|&u| u == v).expect("the bucket's factors hold the variable");
-                let strides = strides_without(&f.scope, v, &scope, &self.sizes);
-                (strides, v_last(&f.table.data, &f.scope, at, &self.sizes))
+                v_last(&f.table.data, &f.scope, at, &self.sizes)
             })
             .collect();
-        let data = minimise(&last, &sizes[..scope.len()], inner);
+        let walked: Vec<Walked> = last
+            .iter()
+            .zip(factors)
+            .map(|(data, f)| Walked { strides: strides_without(&f.scope, v, &scope, &self.sizes), data })
+            .collect();
+        let data = least_sums(&walked, &sizes[..scope.len()], inner);
         let table = self.table(data);
-        self.memo.insert((key, sizes), table.clone());
+        self.memo.insert((key, sizes), (table.clone(), self.solved));
         (scope, table, outer * inner)
     }
 }
@@ -299,64 +356,6 @@ fn v_last(data: &Rc<Vec<f64>>, scope: &[usize], at: usize, sizes: &[usize]) -> R
         }
     }
     Rc::new(moved)
-}
-
-/// For every assignment of the outer variables, the least sum of the factors' rows.
-fn minimise(factors: &[(Vec<usize>, Rc<Vec<f64>>)], sizes: &[usize], inner: usize) -> Vec<f64> {
-    let total: usize = sizes.iter().product();
-    let mut result = Vec::with_capacity(total);
-    let mut point = vec![0usize; sizes.len()];
-    let mut rows = vec![0usize; factors.len()];
-    let mut sum = vec![0.0; inner];
-    for _ in 0..total {
-        let row = |n: usize| &factors[n].1[rows[n] * inner..(rows[n] + 1) * inner];
-        let least = match factors.len() {
-            0 => 0.0,
-            1 => least(row(0)),
-            2 => least_sum(row(0), row(1)),
-            _ => {
-                sum.copy_from_slice(row(0));
-                for n in 1..factors.len() - 1 {
-                    sum.iter_mut().zip(row(n)).for_each(|(s, x)| *s += x);
-                }
-                least_sum(&sum, row(factors.len() - 1))
-            }
-        };
-        result.push(least);
-        for axis in (0..sizes.len()).rev() {
-            point[axis] += 1;
-            for (r, f) in rows.iter_mut().zip(factors) {
-                *r += f.0[axis];
-            }
-            if point[axis] < sizes[axis] {
-                break;
-            }
-            point[axis] = 0;
-            for (r, f) in rows.iter_mut().zip(factors) {
-                *r -= f.0[axis] * sizes[axis];
-            }
-        }
-    }
-    result
-}
-
-fn least(row: &[f64]) -> f64 {
-    row.iter().fold(f64::INFINITY, |a, &b| if b < a { b } else { a })
-}
-
-/// The least of the sums, in eight lanes so that it vectorises.
-fn least_sum(a: &[f64], b: &[f64]) -> f64 {
-    let mut lanes = [f64::INFINITY; 8];
-    let (head_a, head_b) = (a.chunks_exact(8), b.chunks_exact(8));
-    let (tail_a, tail_b) = (head_a.remainder(), head_b.remainder());
-    for (x, y) in head_a.zip(head_b) {
-        for n in 0..8 {
-            let s = x[n] + y[n];
-            lanes[n] = if s < lanes[n] { s } else { lanes[n] };
-        }
-    }
-    let tail = tail_a.iter().zip(tail_b).map(|(x, y)| x + y);
-    tail.fold(least(&lanes), |a, b| if b < a { b } else { a })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod exchanges;
 #[cfg(test)]
 mod exchanges_tests;
 pub mod explain;
+mod fit;
 mod layouts;
 pub mod lower;
 pub mod needs;

@@ -6,14 +6,19 @@ use ein_ir::region::Region;
 use ein_task::exchange::Need;
 use ein_task::machine::{DeviceId, DeviceSet, Link, Machine};
 use ein_task::relation::Relation;
-use std::collections::{BTreeMap, HashMap};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// The holders of every partial: mostly of one or two.
+pub(crate) type Holders = SmallVec<[DeviceSet; 2]>;
 
 /// Data with equal holders and equal readers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Atom {
     /// The holders of every partial; one entry if the data is finished.
-    pub holders: Vec<DeviceSet>,
+    pub holders: Holders,
     /// Devices that need it and do not have it finished.
     pub readers: DeviceSet,
     /// Bytes of a partial.
@@ -25,6 +30,9 @@ pub(crate) struct Atom {
 /// The atoms of an exchange that need work, sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Pattern(pub Vec<Atom>);
+
+/// A pattern's name: equal for equal patterns, and different for different ones but by a chance of one in 2^100.
+pub(crate) type Fingerprint = u128;
 
 /// Positions of up to 128 blocks.
 type Mask = u128;
@@ -51,8 +59,8 @@ type Overlay = Rc<Vec<(u64, Mask, Mask)>>;
 #[derive(Debug, Default)]
 pub(crate) struct Axes {
     all: Vec<Axis>,
-    known: HashMap<Axis, u32>,
-    overlays: HashMap<(u32, u32), Overlay>,
+    known: FxHashMap<Axis, u32>,
+    overlays: FxHashMap<(u32, u32), Overlay>,
 }
 
 impl Axes {
@@ -123,38 +131,78 @@ impl Axes {
         overlay
     }
 
+    /// The fingerprint of [`Axes::pattern`], which costs less than the pattern.
+    pub fn fingerprint(&mut self, relation: &Relation, have: &Profile, needs: &Profile) -> Fingerprint {
+        let mut sum = 0;
+        self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
+            sum = named(sum, holders, readers, pending, finished);
+        });
+        sum
+    }
+
     /// What handing out from `have` must do, up to where in the tensor it is.
     pub fn pattern(&mut self, relation: &Relation, have: &Profile, needs: &Profile) -> Pattern {
+        let mut atoms = Vec::new();
+        self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
+            let mut holders = Holders::from_slice(holders);
+            holders.sort_unstable();
+            atoms.push(Atom { holders, readers, pending, finished });
+        });
+        Pattern(merged(atoms))
+    }
+
+    /// Calls `found` with holders, readers and bytes of everything that handing out from `have` has to bring.
+    fn cells(
+        &mut self,
+        relation: &Relation,
+        have: &Profile,
+        needs: &Profile,
+        found: &mut impl FnMut(&[DeviceSet], DeviceSet, u64, u64),
+    ) {
         // Of an empty tensor nobody has or needs a block; how many axes it has is then not known here.
         if have.devices.is_empty() || needs.devices.is_empty() {
-            return Pattern(Vec::new());
+            return;
         }
-        let overlays: Vec<Overlay> = have.axes.iter().zip(&needs.axes).map(|(&a, &b)| self.overlay(a, b)).collect();
-        let mut cells: Vec<(Mask, Mask, u64, u64)> = Vec::new();
-        let mut lengths = vec![0u64; overlays.len()];
+        let overlays: SmallVec<[Overlay; 6]> =
+            have.axes.iter().zip(&needs.axes).map(|(&a, &b)| self.overlay(a, b)).collect();
+        let mut lengths: SmallVec<[u64; 6]> = SmallVec::from_elem(0, overlays.len());
         let bytes = |form: &Form, lengths: &[u64]| -> u64 {
             let of = |f: &Field| f.axes.iter().map(|&a| lengths[a]).product::<u64>() * f.dtype.bytes() as u64;
             form.fields.iter().map(of).sum()
         };
+        let mut holders = Holders::new();
         // A tensor without axes has one point, which every block and every box that there is covers.
         let every = (first(have.devices.len()), first(needs.devices.len()));
         lay(&overlays, 0, every, &mut lengths, &mut |(blocks, boxes), lengths| {
-            cells.push((blocks, boxes, bytes(&relation.pending, lengths), bytes(&relation.finished, lengths)));
-        });
-        let mut atoms: Vec<Atom> = Vec::with_capacity(cells.len());
-        for (blocks, boxes, pending, finished) in cells {
             let mut readers = ones(boxes).fold(DeviceSet::new(), |set, n| set.union(needs.devices[n]));
-            let mut holders: Vec<DeviceSet> = ones(blocks).map(|b| have.devices[b]).collect();
+            holders.clear();
+            holders.extend(ones(blocks).map(|b| have.devices[b]));
             if let [only] = holders[..] {
                 readers = readers.without(only);
             }
+            let (pending, finished) = (bytes(&relation.pending, lengths), bytes(&relation.finished, lengths));
             if !readers.is_empty() && pending + finished > 0 {
-                holders.sort_unstable();
-                atoms.push(Atom { holders, readers, pending, finished });
+                found(&holders, readers, pending, finished);
             }
-        }
-        Pattern(merged(atoms))
+        });
     }
+}
+
+/// A fingerprint with one more atom: linear in bytes, so that atoms of equal holders and readers add up, in any order.
+fn named(sum: Fingerprint, holders: &[DeviceSet], readers: DeviceSet, pending: u64, finished: u64) -> Fingerprint {
+    let lane = |seed: u64| {
+        let set = |set: DeviceSet| {
+            let bits = set.bits();
+            mix(bits as u64 ^ mix((bits >> 64) as u64 ^ seed))
+        };
+        let held = holders.iter().fold(0u64, |sum, h| sum.wrapping_add(mix(set(*h) ^ seed.rotate_left(32))));
+        let name = mix(held ^ mix(set(readers).wrapping_add(seed)));
+        finished.wrapping_mul(name | 1).wrapping_add(pending.wrapping_mul(mix(name) | 1))
+    };
+    // Carries between the halves would make the sum depend on its order.
+    let low = (sum as u64).wrapping_add(lane(0x9e37_79b9_7f4a_7c15));
+    let high = ((sum >> 64) as u64).wrapping_add(lane(0xc2b2_ae3d_27d4_eb4f));
+    u128::from(high) << 64 | u128::from(low)
 }
 
 /// Atoms in order, those of equal holders and readers as one.
@@ -193,7 +241,7 @@ fn lay(
     overlays: &[Overlay],
     axis: usize,
     masks: (Mask, Mask),
-    lengths: &mut Vec<u64>,
+    lengths: &mut [u64],
     found: &mut impl FnMut((Mask, Mask), &[u64]),
 ) {
     let Some(overlay) = overlays.get(axis) else {
@@ -343,9 +391,9 @@ impl Ports {
 }
 
 impl Pattern {
-    /// The pattern with devices renamed by what they do in it, so that patterns which differ in names only
-    /// mostly become equal. Right on machines where every device is like every other.
-    pub fn renamed(&self) -> Pattern {
+    /// The fingerprint of the pattern with devices renamed by what they do in it, so that patterns which differ in
+    /// names only mostly become equal. Right on machines where every device is like every other.
+    pub fn renamed(&self) -> Fingerprint {
         // A device is described by the atoms it takes part in, then by the descriptions of those it meets.
         let mut name = [1u64; DeviceSet::MAX];
         let mut used = DeviceSet::new();
@@ -375,17 +423,10 @@ impl Pattern {
         let mut place = [DeviceId(0); DeviceSet::MAX];
         order.iter().enumerate().for_each(|(n, d)| place[d.index()] = DeviceId(n as u16));
         let renamed = |set: DeviceSet| set.iter().map(|d| place[d.index()]).collect::<DeviceSet>();
-        let mut atoms: Vec<Atom> = self
-            .0
-            .iter()
-            .map(|a| {
-                let mut holders: Vec<DeviceSet> = a.holders.iter().map(|h| renamed(*h)).collect();
-                holders.sort_unstable();
-                Atom { holders, readers: renamed(a.readers), ..*a }
-            })
-            .collect();
-        atoms.sort_unstable();
-        Pattern(atoms)
+        self.0.iter().fold(0, |sum, a| {
+            let holders: Holders = a.holders.iter().map(|h| renamed(*h)).collect();
+            named(sum, &holders, renamed(a.readers), a.pending, a.finished)
+        })
     }
 }
 

@@ -2,21 +2,19 @@
 
 use crate::answers::Answers;
 use crate::bounds;
-use crate::candidates::Richness;
 use crate::choice::Choice;
-use crate::error::{Live, PlanError};
-use crate::lower::lower_with;
+use crate::error::PlanError;
+use crate::fit::{Decided, cost, does_not_fit, keep_less, searched, styles, tasks};
 use crate::options::{ExchangeStyle, Objective, Options, Placement, Strategy};
 use crate::overlap::{Overlap, overlap};
-use crate::price::{Price, price_with};
+use crate::price::price_with;
 use crate::report::{Assumptions, Effort, PerDevice, Report, StrategyReport};
-use crate::search::Search;
 use crate::strategies::fixed;
 use ein_ir::graph::Graph;
 use ein_ir::op::Op;
 use ein_ir::simplify::simplify;
 use ein_task::machine::Machine;
-use ein_task::memory::{NotEnough, check_capacity, plan_memory};
+use ein_task::memory::check_capacity;
 use ein_task::task::TaskGraph;
 use ein_task::units::{Bytes, Seconds};
 use std::time::Instant;
@@ -116,19 +114,6 @@ fn admit(machine: &Machine, options: &Options) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// A choice that fits, with its task graph, price and bound.
-struct Decided {
-    /// What was asked, with the style of exchanges that was needed.
-    options: Options,
-    choice: Choice,
-    tasks: TaskGraph,
-    price: Price,
-    bound: f64,
-    effort: Effort,
-    /// The exchanges that were answered on the way.
-    known: Answers,
-}
-
 fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> Result<Decided, PlanError> {
     let choice = fixed(strategy, graph, machine, options)?;
     // Nothing was searched, so the only bound is the one that knows no candidates.
@@ -146,29 +131,6 @@ fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strateg
     Err(does_not_fit(&lack.expect("some style was tried")))
 }
 
-/// What was asked, then the same with exchanges that store less at once.
-fn styles(options: &Options) -> Vec<Options> {
-    match options.exchange {
-        ExchangeStyle::Synthesized => {
-            vec![options.clone(), Options { exchange: ExchangeStyle::Lean, ..options.clone() }]
-        }
-        ExchangeStyle::Lean | ExchangeStyle::Naive => vec![options.clone()],
-    }
-}
-
-/// The task graph of a choice, its memory planned.
-fn tasks(
-    graph: &Graph,
-    choice: &Choice,
-    machine: &Machine,
-    options: &Options,
-    known: &mut Answers,
-) -> Result<TaskGraph, PlanError> {
-    let mut tasks = lower_with(graph, choice, machine, options, known)?;
-    plan_memory(&mut tasks);
-    Ok(tasks)
-}
-
 /// Replaces a choice's task graph by one whose exchanges hide behind what is computed, if there is one.
 fn overlapped(
     graph: &Graph,
@@ -184,127 +146,6 @@ fn overlapped(
         *tasks = better;
     }
     Ok(overlap)
-}
-
-/// Searches, with a price on memory that rises until the plan fits, and then falls as far as it still does.
-fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
-    let mut known = Answers::of(options);
-    let mut search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
-    let mut best: Option<(f64, Choice, TaskGraph, Options)> = None;
-    // Asked only where the quickest programs do not fit.
-    let lean = styles(options).pop().filter(|o| o.exchange != options.exchange);
-    let mut lean = lean.map(|options| (Answers::of(&options), options));
-    let mut lack: Option<NotEnough> = None;
-    let mut bound = f64::NEG_INFINITY;
-    let mut effort = Effort::default();
-    // Finds the best choice at a multiplier; says whether it fits with the exchanges asked for, what it costs and its
-    // fullest device's bytes.
-    let mut attempt = |multiplier: f64| -> Result<(bool, f64, f64), PlanError> {
-        search.multiplier = multiplier;
-        let found = search.solve()?;
-        effort = Effort { rounds: effort.rounds + found.effort.rounds, ..found.effort };
-        bound = bound.max(search.bound_without_memory(&found));
-        let tasks = tasks(graph, &found.choice, machine, options, search.answers())?;
-        let peak = largest(&tasks);
-        let fits = match check_capacity(&tasks, machine, options.memory) {
-            Ok(()) => {
-                let cost = match options.objective {
-                    Objective::Memory => peak,
-                    Objective::Time | Objective::Bytes => search.cost_of(&found),
-                };
-                if best.as_ref().is_none_or(|b| cost < b.0) {
-                    best = Some((cost, found.choice.clone(), tasks, options.clone()));
-                }
-                true
-            }
-            Err(lacking) => {
-                keep_less(&mut lack, lacking);
-                false
-            }
-        };
-        if let Some((known, options)) = lean.as_mut().filter(|_| !fits) {
-            let tasks = self::tasks(graph, &found.choice, machine, options, known)?;
-            match check_capacity(&tasks, machine, options.memory) {
-                Ok(()) => {
-                    let price = price_with(graph, &found.choice, machine, options, known)?;
-                    let cost = self::cost(&price, &tasks, options.objective);
-                    if best.as_ref().is_none_or(|b| cost < b.0) {
-                        best = Some((cost, found.choice, tasks, options.clone()));
-                    }
-                }
-                Err(lacking) => keep_less(&mut lack, lacking),
-            }
-        }
-        Ok((fits, found.cost, peak))
-    };
-    let (fits, cost, peak) = attempt(0.0)?;
-    // Lean exchanges may have made it fit. Another choice whose quickest exchanges fit may still cost less.
-    if !fits || options.objective == Objective::Memory {
-        // A multiplier is a price of a byte. At the first, the memory of a device, or what the plan that ignores
-        // memory takes of it if that is less, costs a tenth of the plan.
-        let memory = machine.devices.iter().map(|d| d.memory.0).min().unwrap_or(1);
-        let memory = options.memory.map_or(memory, |m| m.0.min(memory)) as f64;
-        let first = 0.1 * cost.max(1e-9) / memory.min(peak).max(1.0);
-        let mut low = 0.0;
-        let mut high = None;
-        for step in 0..8 {
-            let multiplier = first * 8f64.powi(step);
-            if attempt(multiplier)?.0 && options.objective != Objective::Memory {
-                high = Some(multiplier);
-                break;
-            }
-            low = multiplier;
-        }
-        if let Some(mut high) = high {
-            for _ in 0..4 {
-                let middle = if low == 0.0 { high / 4.0 } else { (low * high).sqrt() };
-                if attempt(middle)?.0 { high = middle } else { low = middle }
-            }
-        }
-    }
-    match (best, lack) {
-        (Some((_, choice, tasks, asked)), _) => {
-            let bound = bound.max(0.0);
-            drop(search);
-            if asked.exchange != options.exchange {
-                known = Answers::of(&asked);
-            }
-            let price = price_with(graph, &choice, machine, &asked, &mut known)?;
-            Ok(Decided { options: asked, choice, tasks, price, bound, effort, known })
-        }
-        (None, Some(lack)) => Err(does_not_fit(&lack)),
-        (None, None) => unreachable!("an attempt fits or lacks"),
-    }
-}
-
-/// Keeps what lacks least.
-fn keep_less(lack: &mut Option<NotEnough>, lacking: NotEnough) {
-    if lack.as_ref().is_none_or(|l| lacking.smallest < l.smallest) {
-        *lack = Some(lacking);
-    }
-}
-
-fn does_not_fit(lack: &NotEnough) -> PlanError {
-    let largest = lack.largest.iter().map(|(t, b)| Live { tensor: t.clone(), bytes: *b });
-    PlanError::DoesNotFit {
-        limit: lack.available,
-        needed: lack.smallest,
-        device: lack.name.clone(),
-        largest: largest.collect(),
-    }
-}
-
-fn largest(tasks: &TaskGraph) -> f64 {
-    tasks.arenas.iter().map(|b| b.0 as f64).fold(0.0, f64::max)
-}
-
-/// The objective's value.
-fn cost(price: &Price, tasks: &TaskGraph, objective: Objective) -> f64 {
-    match objective {
-        Objective::Time => price.seconds.0,
-        Objective::Bytes => price.bytes_total.0 as f64,
-        Objective::Memory => largest(tasks),
-    }
 }
 
 fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided, overlap: Overlap) -> Report {

@@ -3,28 +3,74 @@
 
 use crate::candidates::{is_cuttable, quantum};
 use ein_ir::region::Region;
-use ein_ir::spec::{AxisMap, Spec};
+use ein_ir::spec::{AxisMap, Role, Spec};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-/// A tiling and what its blocks read and write: one face volume for every operand, then the result's.
-#[derive(Clone)]
+/// A tiling of a box, up to where the box is, and what its blocks read and write: one face volume for every operand,
+/// then the result's.
 struct Tiling {
-    blocks: Vec<Region>,
+    cut: Option<Cut>,
     faces: Vec<f64>,
+}
+
+/// A label is cut `at` so far from its beginning, and each part is tiled by one of its own tilings.
+struct Cut {
+    label: usize,
+    at: usize,
+    low: (Rc<Vec<Tiling>>, usize),
+    high: (Rc<Vec<Tiling>>, usize),
 }
 
 /// Tilings in one block for each of `parts` devices, at most `most`, least sum of face volumes first.
 pub(crate) fn recursive(spec: &Spec, parts: usize, most: usize) -> Vec<Vec<Region>> {
-    let mut memo = BTreeMap::new();
-    let mut all = best(spec, &spec.space(), parts, most, &mut memo);
-    all.truncate(most);
-    all.into_iter().map(|t| t.blocks).collect()
+    let movable = is_movable(spec);
+    let mut memo = Memo { spec, movable, labels: labels(spec), most, known: FxHashMap::default() };
+    let space = spec.space();
+    let all = memo.best(&space, parts);
+    let blocks = |n: usize| {
+        let mut blocks = Vec::with_capacity(parts);
+        laid(&all[n], space.clone(), &mut blocks);
+        blocks
+    };
+    (0..all.len()).map(blocks).collect()
 }
 
-/// Up to so many parts are cut in every proportion.
+/// The blocks of a tiling of `space`.
+fn laid(tiling: &Tiling, space: Region, blocks: &mut Vec<Region>) {
+    let Some(cut) = &tiling.cut else { return blocks.push(space) };
+    let (low, high) = space.split(cut.label, space.0[cut.label].lo + cut.at);
+    laid(&cut.low.0[cut.low.1], low, blocks);
+    laid(&cut.high.0[cut.high.1], high, blocks);
+}
+
+/// Up to so many parts are cut in every proportion, where shape is enough to know a tiling by.
 const FREELY: usize = 8;
 
-type Memo = BTreeMap<(usize, Region), Vec<Tiling>>;
+/// The labels to cut. Of those that the same operands and the result have plainly, cuts differ in no face volume:
+/// the one with most room stands for them.
+fn labels(spec: &Spec) -> Vec<usize> {
+    let mut kept: BTreeMap<(Vec<bool>, usize), usize> = BTreeMap::new();
+    for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
+        let mut uses = vec![l < spec.rank];
+        let mut plain = true;
+        for axis in spec.operands.iter().map(|o| &o.axes) {
+            let of = |a: &AxisMap| matches!(a, AxisMap::Affine(a) if a.as_label() == Some(l));
+            uses.push(axis.iter().any(of));
+            plain &= axis.iter().all(|a| of(a) || !a.depends_on(l));
+        }
+        let room = |l: usize| spec.labels[l].extent / quantum(&spec.labels[l].rule);
+        let apart = if plain && own.role != Role::Window { usize::MAX } else { l };
+        let best = kept.entry((uses, apart)).or_insert(l);
+        if room(l) > room(*best) {
+            *best = l;
+        }
+    }
+    let mut labels: Vec<usize> = kept.into_values().collect();
+    labels.sort_unstable();
+    labels
+}
 
 /// Whether where a block is does not matter for what it reads.
 pub(crate) fn is_movable(spec: &Spec) -> bool {
@@ -32,49 +78,77 @@ pub(crate) fn is_movable(spec: &Spec) -> bool {
     spec.operands.iter().all(|o| o.axes.iter().all(plain))
 }
 
-/// Tilings of `space`, which may be anywhere: the memo keeps them by shape where that is enough.
-fn best(spec: &Spec, space: &Region, parts: usize, most: usize, memo: &mut Memo) -> Vec<Tiling> {
-    if parts == 1 {
-        let mut faces: Vec<f64> =
-            (0..spec.operands.len()).map(|n| spec.operand_region(n, space).volume() as f64).collect();
-        faces.push(spec.result_region(space).volume() as f64);
-        return vec![Tiling { blocks: vec![space.clone()], faces }];
-    }
-    // Causal and shared-head maps depend on the position, affine faces do not: there shape is enough.
-    let base = if is_movable(spec) { Region::whole(&space.shape()) } else { space.clone() };
-    let key = (parts, base.clone());
-    if let Some(known) = memo.get(&key) {
-        return known.iter().map(|t| shifted(t, &base, space)).collect();
-    }
-    let mut all: Vec<Tiling> = Vec::new();
-    for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
-        // The mirrored cut is the same up to device names. Of many parts only halves, or shapes multiply.
-        let most_first = if parts > FREELY { parts.div_ceil(2) + 1 } else { parts };
-        for first in parts.div_ceil(2)..most_first {
-            let share = first as f64 / parts as f64;
-            let Some(at) = position(space, l, quantum(&own.rule), share) else { continue };
-            let (low, high) = space.split(l, at);
-            let lows = best(spec, &low, first, most, memo);
-            let highs = best(spec, &high, parts - first, most, memo);
-            for a in &lows {
-                for b in &highs {
-                    let faces: Vec<f64> = a.faces.iter().zip(&b.faces).map(|(x, y)| x + y).collect();
-                    if !all.iter().any(|t| beats(&t.faces, &faces)) {
-                        all.retain(|t| !beats(&faces, &t.faces));
-                        all.push(Tiling { blocks: a.blocks.iter().chain(&b.blocks).cloned().collect(), faces });
-                    }
+struct Memo<'a> {
+    spec: &'a Spec,
+    movable: bool,
+    labels: Vec<usize>,
+    most: usize,
+    known: FxHashMap<(usize, Region), Rc<Vec<Tiling>>>,
+}
+
+impl Memo<'_> {
+    /// Tilings of `space`, which may be anywhere: they are kept by shape where that is enough.
+    fn best(&mut self, space: &Region, parts: usize) -> Rc<Vec<Tiling>> {
+        let spec = self.spec;
+        // Causal and shared-head maps depend on the position, affine faces do not: there shape is enough.
+        let base = if self.movable { Region::whole(&space.shape()) } else { space.clone() };
+        if let Some(known) = self.known.get(&(parts, base.clone())) {
+            return known.clone();
+        }
+        let mut all: Vec<Tiling> = Vec::new();
+        if parts == 1 {
+            let mut faces: Vec<f64> =
+                (0..spec.operands.len()).map(|n| spec.operand_region(n, &base).volume() as f64).collect();
+            faces.push(spec.result_region(&base).volume() as f64);
+            all.push(Tiling { cut: None, faces });
+        } else {
+            for n in 0..self.labels.len() {
+                let label = self.labels[n];
+                let own = &spec.labels[label];
+                // The mirrored cut is the same up to device names. Of many parts only halves, or shapes multiply.
+                let freely = self.movable && parts <= FREELY;
+                let most_first = if freely { parts } else { parts.div_ceil(2) + 1 };
+                for first in parts.div_ceil(2)..most_first {
+                    let share = first as f64 / parts as f64;
+                    let Some(at) = position(&base, label, quantum(&own.rule), share) else { continue };
+                    let (low, high) = base.split(label, at);
+                    let (lows, highs) = (self.best(&low, first), self.best(&high, parts - first));
+                    add_pairs(&mut all, label, at - base.0[label].lo, &lows, &highs);
                 }
             }
         }
+        // Sorting keeps the order of equal ones.
+        all.sort_by(|a, b| sum(&a.faces).total_cmp(&sum(&b.faces)));
+        // The least sum, and evenly spread through the rest: one-sided cuts matter beside other operations.
+        if all.len() > self.most {
+            let step = all.len() as f64 / self.most as f64;
+            let kept: Vec<usize> = (0..self.most).map(|n| (n as f64 * step) as usize).collect();
+            let mut n = 0;
+            all.retain(|_| {
+                n += 1;
+                kept.binary_search(&(n - 1)).is_ok()
+            });
+        }
+        let all = Rc::new(all);
+        self.known.insert((parts, base), all.clone());
+        all
     }
-    all.sort_by(|a, b| sum(&a.faces).total_cmp(&sum(&b.faces)).then_with(|| a.blocks.cmp(&b.blocks)));
-    // The least sum, and evenly spread through the rest: one-sided cuts matter beside other operations.
-    if all.len() > most {
-        let step = all.len() as f64 / most as f64;
-        all = (0..most).map(|n| all[(n as f64 * step) as usize].clone()).collect();
+}
+
+/// Adds every pair of a tiling of the low part and one of the high part that is not beaten.
+fn add_pairs(all: &mut Vec<Tiling>, label: usize, at: usize, lows: &Rc<Vec<Tiling>>, highs: &Rc<Vec<Tiling>>) {
+    let mut faces = Vec::new();
+    for (a, low) in lows.iter().enumerate() {
+        for (b, high) in highs.iter().enumerate() {
+            faces.clear();
+            faces.extend(low.faces.iter().zip(&high.faces).map(|(x, y)| x + y));
+            if !all.iter().any(|t| beats(&t.faces, &faces)) {
+                all.retain(|t| !beats(&faces, &t.faces));
+                let cut = Cut { label, at, low: (lows.clone(), a), high: (highs.clone(), b) };
+                all.push(Tiling { cut: Some(cut), faces: faces.clone() });
+            }
+        }
     }
-    memo.insert(key, all.iter().map(|t| shifted(t, space, &base)).collect());
-    all
 }
 
 /// Where to cut label `l` so that the lower part is nearest to `share`, if there is room.
@@ -90,21 +164,4 @@ fn beats(a: &[f64], b: &[f64]) -> bool {
 
 fn sum(faces: &[f64]) -> f64 {
     faces.iter().sum()
-}
-
-/// The tiling with the origin of `from` moved to the origin of `to`.
-fn shifted(tiling: &Tiling, from: &Region, to: &Region) -> Tiling {
-    let blocks = tiling
-        .blocks
-        .iter()
-        .map(|b| {
-            let mut b = b.clone();
-            for (axis, i) in b.0.iter_mut().enumerate() {
-                i.lo = i.lo - from.0[axis].lo + to.0[axis].lo;
-                i.hi = i.hi - from.0[axis].lo + to.0[axis].lo;
-            }
-            b
-        })
-        .collect();
-    Tiling { blocks, faces: tiling.faces.clone() }
 }

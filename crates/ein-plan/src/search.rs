@@ -6,26 +6,29 @@
 //! tables solved again, until the best assignment holds no bound.
 
 use crate::answers::Answers;
-use crate::candidates::{Richness, candidates};
+use crate::candidates::Richness;
 use crate::choice::{Choice, Decomposition, Home};
 use crate::costs::Costs;
 use crate::elimination::{Model, Solution, Table};
 use crate::error::PlanError;
-use crate::layouts::{Layouts, NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of, refined, union};
-use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of, stacked};
-use crate::options::{Objective, Options, Placement};
-use crate::price::seconds;
+use crate::layouts::{Layouts, NeedsId, RelationId, refined, union};
+use crate::needs::operand_needs_of;
+use crate::options::{Objective, Options};
 use crate::report::Effort;
-use ein_ir::graph::{Graph, TensorId, TensorType};
-use ein_ir::op::{InputKind, Op};
-use ein_ir::spec::Spec;
+use ein_ir::graph::{Graph, TensorId};
 use ein_task::exchange::Need;
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use ein_task::relation::Held;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
+mod classes;
+mod mix;
 mod sharing;
 mod tables;
+
+use classes::counted;
+use tables::Grid;
 
 /// Rows of equal structure.
 struct OpClass {
@@ -36,21 +39,6 @@ struct OpClass {
     produced: Vec<RelationId>,
     /// For every source slot, what each needs.
     needs: Vec<Vec<Option<NeedsId>>>,
-}
-
-impl OpClass {
-    /// Drops what cannot fit: a device needs operands and result at once. Where nothing fits, the least stays.
-    fn keep_fitting(&mut self, working: &[f64], limit: f64) {
-        let least = working.iter().copied().fold(f64::INFINITY, f64::min);
-        let keep: Vec<usize> = (0..working.len()).filter(|&n| working[n] <= limit.max(least)).collect();
-        let pick = |n: &usize| self.decompositions[*n].clone();
-        self.decompositions = keep.iter().map(pick).collect();
-        self.seconds = keep.iter().map(|&n| self.seconds[n]).collect();
-        self.produced = keep.iter().map(|&n| self.produced[n]).collect();
-        for slot in &mut self.needs {
-            *slot = keep.iter().map(|&n| slot[n]).collect();
-        }
-    }
 }
 
 /// Tensors of equal structure: made alike and read alike.
@@ -67,6 +55,8 @@ struct SourceClass {
     states: Vec<State>,
     /// Distinct lists of needs of its readers.
     lists: Vec<NeedsId>,
+    /// In the relaxed model: the reader that pays in full, and what it may ask for.
+    principal: Option<(usize, BTreeSet<NeedsId>)>,
 }
 
 impl SourceClass {
@@ -84,9 +74,14 @@ impl SourceClass {
         self.count() > 2 || (self.count() == 2 && self.is_held_once())
     }
 
-    /// The part that each reader pays at least, if not all of them share one list.
-    fn part(&self) -> f64 {
-        1.0 / (self.count().max(2) - 1) as f64
+    /// The part of a price that a reader pays at least; the outputs are the reader behind the last. Of one hand-out
+    /// the parts of all who may share it are at most 1, or all of them share it, which another home does as well.
+    fn part(&self, list: NeedsId, reader: usize) -> f64 {
+        match &self.principal {
+            Some((principal, _)) if *principal == reader => 1.0,
+            Some((_, lists)) if lists.contains(&list) => 0.0,
+            Some(_) | None => 1.0 / (self.count().max(2) - 1) as f64,
+        }
     }
 
     /// Lists that all readers share, as further values of the home in the relaxed model.
@@ -94,9 +89,6 @@ impl SourceClass {
         if self.is_held_once() { self.lists.clone() } else { Vec::new() }
     }
 }
-
-/// What makes two tensors equal to the search: producer, kind, type, readers, whether it is an output.
-type TensorKey = (Option<usize>, Option<InputKind>, TensorType, Vec<(usize, usize)>, bool);
 
 /// One value of a home variable.
 #[derive(Clone)]
@@ -117,6 +109,8 @@ struct State {
 /// What the search found.
 pub(crate) struct Found {
     pub choice: Choice,
+    /// The assignment that the choice stands for.
+    pub values: Vec<usize>,
     /// The searched cost, in the objective's unit.
     pub cost: f64,
     /// No choice of candidates costs less.
@@ -141,6 +135,9 @@ pub(crate) struct Search<'a> {
     /// Class and readers of every source.
     tensors: BTreeMap<TensorId, (usize, Vec<TensorId>)>,
     tables: BTreeMap<(usize, usize), Table>,
+    /// Prices in the tables of readers, and those tables as they last were.
+    grids: BTreeMap<(usize, usize), Rc<Grid>>,
+    readers: BTreeMap<(usize, usize), (Table, Rc<Grid>, u32)>,
     model: Model,
     /// Variables of rows and of homes.
     row_variable: BTreeMap<TensorId, usize>,
@@ -152,10 +149,13 @@ pub(crate) struct Search<'a> {
 }
 
 /// How much the largest share of a device counts beside the mean one, so that even homes are preferred.
-const UNEVEN: f64 = 0.01;
+const UNEVEN: f64 = 1e-4;
 
 /// Most entries of a table that is minimised exactly.
 const BUDGET: usize = 50_000_000;
+
+/// How often the relaxed model is made tighter, or the exact one richer.
+const SHARINGS: usize = 8;
 
 /// Rounds after which bounds in the best assignment are accepted (and reported as a gap).
 const ROUNDS: usize = 40;
@@ -184,6 +184,8 @@ impl<'a> Search<'a> {
             rows: BTreeMap::new(),
             tensors: BTreeMap::new(),
             tables: BTreeMap::new(),
+            grids: BTreeMap::new(),
+            readers: BTreeMap::new(),
             model: Model::default(),
             row_variable: BTreeMap::new(),
             home_variable: BTreeMap::new(),
@@ -195,222 +197,64 @@ impl<'a> Search<'a> {
         search
     }
 
-    fn classify_rows(&mut self, richness: Richness) {
-        // Tables grow with the product of the candidates of neighbours: every cut of every row is for one row, or
-        // for two devices, where there are few.
-        let rows = self.graph.ids().filter(|&id| self.graph.spec(id).is_some()).count();
-        let richness = Richness { tiny: richness.tiny && (rows == 1 || self.workers.len() <= 2), ..richness };
-        let mut known: HashMap<String, usize> = HashMap::new();
-        for id in self.graph.ids() {
-            let Some(spec) = self.graph.spec(id) else { continue };
-            let (key, sources) = structure(self.graph, id, &spec);
-            let class = known.get(&key).copied().unwrap_or_else(|| {
-                let class = self.op_class(id, &spec, &sources, richness);
-                self.ops.push(class);
-                known.insert(key, self.ops.len() - 1);
-                self.ops.len() - 1
-            });
-            self.rows.insert(id, (class, sources));
-        }
-    }
-
-    fn op_class(&mut self, id: TensorId, spec: &Spec, sources: &[TensorId], richness: Richness) -> OpClass {
-        let mut list = candidates(spec, self.machine, richness);
-        if self.options.objective == Objective::Bytes && self.options.balance && spec.work.contraction {
-            // Where nothing is balanced, the most balanced there is.
-            let least = list.iter().map(|c| c.balance / c.snapping).fold(f64::INFINITY, f64::min);
-            let any = list.iter().any(crate::candidates::Candidate::is_balanced);
-            list.retain(|c| if any { c.is_balanced() } else { c.balance / c.snapping <= least + 1e-9 });
-        }
-        let mut class = OpClass {
-            decompositions: Vec::new(),
-            seconds: Vec::new(),
-            produced: Vec::new(),
-            needs: vec![Vec::new(); sources.len()],
-        };
-        let mut working_sets = Vec::new();
-        let mut places: HashMap<(RelationId, Vec<Option<NeedsId>>), usize> = HashMap::new();
-        for candidate in list {
-            let decomposition = candidate.decomposition;
-            let left = produced_of(self.graph, id, spec, &decomposition, self.options.wide_partials);
-            let mut working: BTreeMap<DeviceId, f64> = BTreeMap::new();
-            for b in &left.blocks {
-                for d in b.devices.iter() {
-                    *working.entry(d).or_default() += left.pending.bytes(&b.region) as f64;
-                }
-            }
-            let mut lists = operand_needs_of(self.graph, id, spec, &decomposition);
-            let needs: Vec<Option<NeedsId>> = sources
-                .iter()
-                .map(|s| {
-                    let list = lists.remove(s).filter(|l| !l.is_empty())?;
-                    let element = self.graph.ty(*s).dtype.bytes() as f64;
-                    for n in &list {
-                        *working.entry(n.device).or_default() += n.region.volume() as f64 * element;
-                    }
-                    Some(self.layouts.needs(list))
-                })
-                .collect();
-            let produced = self.layouts.relation(left);
-            let time = seconds(spec, &decomposition, self.machine).0;
-            if !time.is_finite() {
-                continue;
-            }
-            let at = *places.entry((produced, needs.clone())).or_insert(class.seconds.len());
-            if at < class.seconds.len() {
-                if time < class.seconds[at] {
-                    class.seconds[at] = time;
-                    class.decompositions[at] = decomposition;
-                }
-                continue;
-            }
-            class.decompositions.push(decomposition);
-            class.seconds.push(time);
-            class.produced.push(produced);
-            class.needs.iter_mut().zip(needs).for_each(|(slot, n)| slot.push(n));
-            working_sets.push(working.into_values().fold(0.0, f64::max));
-        }
-        class.keep_fitting(&working_sets, self.limit);
-        class
-    }
-
-    fn classify_tensors(&mut self) {
-        let shown = output_sources(self.graph);
-        let wanted = output_needs(self.graph, self.options, self.machine);
-        let mut readers: BTreeMap<TensorId, Vec<(TensorId, usize)>> = BTreeMap::new();
-        for (&row, (_, sources)) in &self.rows {
-            for (slot, &source) in sources.iter().enumerate() {
-                readers.entry(source).or_default().push((row, slot));
-            }
-        }
-        let mut known: HashMap<TensorKey, usize> = HashMap::new();
-        for id in self.graph.ids() {
-            let node = self.graph.node(id);
-            let (producer, kind) = match node.op {
-                Op::View(_) => continue,
-                Op::Input(kind) => (None, Some(kind)),
-                Op::Einsum(_) | Op::Kernel(_) => (Some(self.rows[&id].0), None),
-            };
-            let read = readers.remove(&id).unwrap_or_default();
-            let classes: Vec<(usize, usize)> = read.iter().map(|(r, slot)| (self.rows[r].0, *slot)).collect();
-            let key = (producer, kind, node.ty.clone(), classes.clone(), shown.contains(&id));
-            let class = known.get(&key).copied().unwrap_or_else(|| {
-                let class = self.source_class(id, producer, kind, classes, shown.contains(&id), wanted.get(&id));
-                self.sources.push(class);
-                known.insert(key, self.sources.len() - 1);
-                self.sources.len() - 1
-            });
-            self.tensors.insert(id, (class, read.into_iter().map(|r| r.0).collect()));
-        }
-    }
-
-    fn source_class(
-        &mut self,
-        id: TensorId,
-        producer: Option<usize>,
-        kind: Option<InputKind>,
-        readers: Vec<(usize, usize)>,
-        shown: bool,
-        wanted: Option<&Vec<Need>>,
-    ) -> SourceClass {
-        let ty = self.graph.ty(id).clone();
-        let resident = matches!(kind, Some(InputKind::Parameter | InputKind::State));
-        let produced: BTreeSet<RelationId> =
-            producer.into_iter().flat_map(|c| self.ops[c].produced.iter().copied()).collect();
-        let read: BTreeSet<NeedsId> =
-            readers.iter().flat_map(|&(c, slot)| self.ops[c].needs[slot].iter().flatten().copied()).collect();
-        let outputs = wanted.map(|w| self.layouts.needs(w.clone()));
-        let whole = |devices: DeviceSet| vec![Held { region: ty.whole(), devices }];
-        let placed = match (kind, self.options.inputs) {
-            (Some(InputKind::Input), Placement::Replicated) => Some(whole(self.machine.workers())),
-            (Some(InputKind::Input), Placement::Device(d)) => Some(whole(DeviceSet::one(d))),
-            _ => None,
-        };
-        let held = match placed {
-            Some(held) => vec![Offer { held, only: None }],
-            None => homes(&Wanted {
-                ty: &ty,
-                stacked: stacked(self.graph, id).is_some(),
-                workers: &self.workers,
-                produced: produced.iter().map(|&r| self.layouts.relation_at(r)).collect(),
-                needs: read.iter().chain(&outputs).map(|&n| self.layouts.needs_at(n)).collect(),
-                once: kind == Some(InputKind::Input),
-                direct: producer.is_some() && !shown && readers.len() == 1,
-            }),
-        };
-        let element = ty.dtype.bytes();
-        let mut states = Vec::new();
-        for &relation in &produced {
-            let left = self.layouts.relation_at(relation);
-            let open = shown && self.options.outputs == Placement::Anywhere && !self.layouts.is_complete(relation);
-            if open {
-                continue;
-            }
-            let bytes = counted(&left.blocks, element, self.workers.len());
-            states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, bytes });
-        }
-        let produced: Vec<RelationId> = produced.into_iter().collect();
-        for Offer { held, only } in held {
-            let only = only.map(|n| produced[n]);
-            let relation = self.layouts.relation(home_relation(self.graph, id, &held));
-            // A home that some candidate leaves by itself is that candidate's `as produced`.
-            let needs = self.layouts.needs(needs_of(&held));
-            let bytes = counted(&held, element, self.workers.len());
-            states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, bytes });
-        }
-        if kind == Some(InputKind::Input) && readers.len() > 1 {
-            self.share_hand_outs(&mut states, &read);
-        }
-        let lists = read.into_iter().chain(outputs).collect::<BTreeSet<_>>().into_iter().collect();
-        SourceClass { producer, readers, outputs, resident, element, states, lists }
-    }
-
     /// What answers its exchange questions.
     pub fn answers(&mut self) -> &mut Answers {
         self.costs.answers()
     }
 
-    /// Finds the best choice at the current multiplier.
+    /// Finds the best choice at the current multiplier; without `bounded`, among those where no more is shared than is
+    /// known to be worth it, and with their bound.
     ///
     /// Each reader of a tensor pays for what it needs, although readers of equal needs will share. With many readers
     /// that may be too much. So a second model, in which any list may be shared, gives the bound, and says which
     /// shared lists the first should know of.
-    pub fn solve(&mut self) -> Result<Found, PlanError> {
+    pub fn solve(&mut self, bounded: bool) -> Result<Found, PlanError> {
         let mut found = self.solve_exactly()?;
+        if !bounded || !self.has_crowds() {
+            return Ok(found);
+        }
         // Where prices would not settle, the relaxed model is solved once, for its bound.
         let settled = found.effort.rounds < ROUNDS;
-        for _ in 0..3 {
-            if !self.has_crowds() {
+        let exactly = found.bound;
+        let mut proved = f64::NEG_INFINITY;
+        for _ in 0..SHARINGS {
+            let (relaxed, rounds) = self.solve_relaxed(&found, settled)?;
+            found.effort.rounds += rounds;
+            proved = proved.max(relaxed.bound);
+            if !settled || proved >= found.cost * (1.0 - 1e-9) {
                 break;
             }
-            // Prices that rise here cannot make the best assignment worse: it holds exact ones only.
-            let mut relaxed;
-            let mut rounds = 0;
-            loop {
-                self.build(true);
-                relaxed = self.model.solve(BUDGET);
-                rounds += 1;
-                if !settled
-                    || rounds == ROUNDS
-                    || relaxed.bound >= found.cost * (1.0 - 1e-9)
-                    || !self.settle(&relaxed)?
-                {
-                    break;
+            let added = self.add_shared(&relaxed);
+            if added {
+                let rounds = found.effort.rounds;
+                let better = self.solve_exactly()?;
+                if better.cost < found.cost {
+                    found = better;
                 }
+                found.effort.rounds += rounds;
             }
-            found.effort.rounds += rounds;
-            found.bound = found.bound.min(relaxed.bound);
-            if !settled || found.bound >= found.cost * (1.0 - 1e-9) || !self.add_shared(&relaxed) {
+            if !self.choose_principals(&relaxed.values) && !added {
                 break;
             }
-            let rounds = found.effort.rounds;
-            let better = self.solve_exactly()?;
-            if better.cost < found.cost {
-                found = better;
-            }
-            found.effort.rounds += rounds;
         }
+        found.bound = exactly.min(proved);
         Ok(found)
+    }
+
+    /// Solves the model in which any list may be shared, until the best assignment holds exact prices or costs no less
+    /// than what was found.
+    fn solve_relaxed(&mut self, found: &Found, settled: bool) -> Result<(Solution, usize), PlanError> {
+        // Prices that rise here cannot make the best assignment worse: it holds exact ones only.
+        let mut rounds = 0;
+        loop {
+            self.build(true);
+            let relaxed = self.model.solve(BUDGET);
+            rounds += 1;
+            let enough = !settled || rounds == ROUNDS || relaxed.bound >= found.cost * (1.0 - 1e-9);
+            if enough || !self.settle(&relaxed)? {
+                return Ok((relaxed, rounds));
+            }
+        }
     }
 
     /// Solves the model in which every reader pays, until the best assignment holds exact prices.
@@ -441,6 +285,7 @@ impl<'a> Search<'a> {
                     choice: self.choice(&best),
                     cost: best.cost,
                     bound: bound.min(best.cost),
+                    values: best.values,
                     effort: Effort {
                         rounds,
                         largest_table: largest,
@@ -466,14 +311,35 @@ impl<'a> Search<'a> {
             let own = self.machine.devices[d.index()].memory.0;
             self.options.memory.map_or(own, |m| m.0.min(own)) as f64
         };
-        let mean = self.workers.iter().map(limit).sum::<f64>() / self.workers.len() as f64;
-        let bound = found.bound - self.multiplier * mean * (1.0 + UNEVEN * self.workers.len() as f64);
+        let count = self.workers.len() as f64;
+        let mean = (self.workers.iter().map(limit).sum::<f64>() - self.worked_on()) / count;
+        let bound = found.bound - self.multiplier * mean.max(0.0) * (1.0 + UNEVEN * count);
         match self.options.objective {
             Objective::Time => bound,
             // Without the seconds that break ties.
             Objective::Bytes => (bound - 0.5).ceil().max(0.0),
             Objective::Memory => 0.0,
         }
+    }
+
+    /// Bytes that the devices together hold beside what is resident, each while it computes its part of the row that
+    /// reads and makes most: every element read is read somewhere, every element made is made somewhere.
+    fn worked_on(&self) -> f64 {
+        let of = |(&id, (_, sources)): (&TensorId, &(usize, Vec<TensorId>))| {
+            let Some(spec) = self.graph.spec(id) else { return 0.0 };
+            let whole = Decomposition::whole(&spec.space(), DeviceSet::one(self.workers[0]));
+            let needs = operand_needs_of(self.graph, id, &spec, &whole);
+            let read = |source: &TensorId| {
+                if self.sources[self.tensors[source].0].resident {
+                    return 0.0;
+                }
+                // Boxes may overlap: of several the largest is certain.
+                let boxes = needs.get(source).into_iter().flatten().map(|n| n.region.volume());
+                (boxes.max().unwrap_or(0) * self.graph.ty(*source).dtype.bytes()) as f64
+            };
+            self.graph.ty(id).bytes() as f64 + sources.iter().map(read).sum::<f64>()
+        };
+        self.rows.iter().map(of).fold(0.0, f64::max)
     }
 
     /// The bytes that an assignment's homes count for.
@@ -577,48 +443,9 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Bytes that blocks count for as memory.
-fn counted(blocks: &[Held], element: usize, workers: usize) -> f64 {
-    let all: usize = blocks.iter().map(|h| h.region.volume() * h.devices.len()).sum();
-    (all * element) as f64 / workers as f64 + UNEVEN * largest_share(blocks, element)
-}
-
 /// Whether every need lies inside a box of a list at its own device.
 fn delivers(layouts: &Layouts, list: NeedsId, needs: NeedsId) -> bool {
     let list = layouts.needs_at(list);
     let inside = |n: &Need| list.iter().any(|d| d.device == n.device && d.region.contains(&n.region));
     layouts.needs_at(needs).iter().all(inside)
-}
-
-/// What makes two rows equal to the search, and the sources a row reads in the order in which it meets them.
-fn structure(graph: &Graph, id: TensorId, spec: &Spec) -> (String, Vec<TensorId>) {
-    let mut nameless = spec.clone();
-    nameless.labels.iter_mut().for_each(|l| l.name.clear());
-    let mut key = format!("{nameless:?}{:?}", graph.ty(id));
-    let mut sources = Vec::new();
-    for &operand in &graph.node(id).inputs {
-        behind(graph, operand, &mut sources, &mut key);
-    }
-    (key, sources)
-}
-
-/// Writes the views between a row and its sources.
-fn behind(graph: &Graph, tensor: TensorId, sources: &mut Vec<TensorId>, key: &mut String) {
-    let node = graph.node(tensor);
-    match &node.op {
-        Op::View(view) => {
-            key.push_str(&format!("({view:?}"));
-            for &input in &node.inputs {
-                behind(graph, input, sources, key);
-            }
-            key.push(')');
-        }
-        Op::Input(_) | Op::Einsum(_) | Op::Kernel(_) => {
-            let at = sources.iter().position(|s| *s == tensor).unwrap_or_else(|| {
-                sources.push(tensor);
-                sources.len() - 1
-            });
-            key.push_str(&format!("[{at}:{:?}]", node.ty));
-        }
-    }
 }

@@ -97,6 +97,11 @@ impl DeviceSet {
         })
     }
 
+    /// One bit a device.
+    pub fn bits(self) -> u128 {
+        self.0
+    }
+
     /// The device with the lowest number.
     pub fn lowest(self) -> Option<DeviceId> {
         self.iter().next()

@@ -44,7 +44,7 @@ fn shipped_machines_have_the_published_figures() {
     };
     check("8xa100", 8, 40e9, 312e12, 19.5e12, 1.555e12, 300e9);
     check("8xa100-80", 8, 80e9, 312e12, 19.5e12, 2.039e12, 300e9);
-    check("8xa100-ideal", 8, 40e9, 312e12, 312e12, 2e12, 300e9);
+    check("8xa100-ideal", 8, 80e9, 312e12, 312e12, 2e12, 300e9);
     check("8xh100", 8, 80e9, 989e12, 67e12, 3.35e12, 450e9);
     check("8xh200", 8, 141e9, 989e12, 67e12, 4.8e12, 450e9);
     check("dgx-1v", 8, 16e9, 15.7e12, 15.7e12, 900e9, 25e9);

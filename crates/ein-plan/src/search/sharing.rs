@@ -5,7 +5,7 @@ use crate::elimination::Solution;
 use crate::layouts::{NeedsId, needs_of, refined, union};
 use ein_ir::graph::TensorId;
 use ein_task::relation::Relation;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Search<'_> {
     /// For every list of needs, the home from which handing it out is cheapest, with that hand-out shared.
@@ -50,6 +50,44 @@ impl Search<'_> {
             }
         }
         best
+    }
+
+    /// Lets, of the readers of every class of tensors, the one that pays most in an assignment of the relaxed model pay
+    /// in full, and the others nothing of what it may ask for too. Whether any is another than before.
+    pub(super) fn choose_principals(&mut self, values: &[usize]) -> bool {
+        let objective = self.options.objective;
+        let mut paid: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for (id, (class, readers)) in &self.tensors {
+            let Some(home) = self.home_variable.get(id) else { continue };
+            let own = &self.sources[*class];
+            let Some(state) = own.states.get(values[*home]).filter(|_| own.is_crowded()) else { continue };
+            let read = readers.iter().enumerate().filter_map(|(n, reader)| {
+                let (c, slot) = own.readers[n];
+                Some((self.ops[c].needs[slot][values[self.row_variable[reader]]]?, n))
+            });
+            let sums = paid.entry(*class).or_insert_with(|| vec![0.0; readers.len() + 1]);
+            for (list, n) in read.chain(own.outputs.map(|list| (list, readers.len()))) {
+                if state.extra != Some(list) {
+                    sums[n] += self.costs.price(&self.layouts, state.relation, list).scalar(objective);
+                }
+            }
+        }
+        let mut changed = false;
+        for (class, sums) in paid {
+            let most = (0..sums.len()).rev().max_by(|&a, &b| sums[a].total_cmp(&sums[b])).filter(|&n| sums[n] > 0.0);
+            let own = &self.sources[class];
+            if most.is_none() || most == own.principal.as_ref().map(|p| p.0) {
+                continue;
+            }
+            let lists = |n: usize| match own.readers.get(n) {
+                Some(&(c, slot)) => self.ops[c].needs[slot].iter().flatten().copied().collect(),
+                None => own.outputs.into_iter().collect(),
+            };
+            let principal = most.map(|n| (n, lists(n)));
+            self.sources[class].principal = principal;
+            changed = true;
+        }
+        changed
     }
 
     /// Gives tensors states in which a list that an assignment of the relaxed model asks for is shared. Whether any

@@ -1,11 +1,26 @@
 //! The tables of the search: what every value of every variable, and every pair of neighbours, costs.
 
 use super::{Search, State, delivers};
-use crate::costs::TIE;
+use crate::costs::{EntryId, TIE};
 use crate::elimination::Table;
 use crate::layouts::{NeedsId, RelationId};
 use crate::options::Objective;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Which prices a reader's table holds.
+pub(super) struct Grid {
+    /// Values of the home.
+    states: usize,
+    /// Distinct lists of needs of the reader.
+    lists: Vec<NeedsId>,
+    /// The list of each of the reader's candidates, if it needs anything.
+    columns: Vec<Option<usize>>,
+    /// The price of every list from every state.
+    entries: Vec<EntryId>,
+    /// As of which move of prices to other numbers.
+    moved: u32,
+}
 
 impl Search<'_> {
     /// Variables and factors, from the prices as they are known now.
@@ -45,7 +60,7 @@ impl Search<'_> {
                 self.model.factor(&[row, home], &table);
             }
             for (n, reader) in readers.iter().enumerate() {
-                let table = self.table((code.0, code.1 + 2 + n), |s| s.reader_table(class, n, relaxed));
+                let table = self.reader((code.0, code.1 + 2 + n), class, n, relaxed);
                 self.model.factor(&[home, self.row_variable[reader]], &table);
             }
         }
@@ -68,6 +83,29 @@ impl Search<'_> {
         table
     }
 
+    /// The table of a reader, made anew only where a price in it has changed.
+    fn reader(&mut self, key: (usize, usize), class: usize, reader: usize, relaxed: bool) -> Table {
+        if let Some(table) = self.tables.get(&key) {
+            return table.clone();
+        }
+        let grid = self.grid(class, reader);
+        let table = match self.readers.get(&key) {
+            Some((table, as_of, built))
+                if !relaxed && Rc::ptr_eq(as_of, &grid) && !self.costs.changed(&grid.entries, *built) =>
+            {
+                table.clone()
+            }
+            _ => {
+                let data = self.reader_table(class, reader, relaxed);
+                let table = self.model.keep(key, data);
+                self.readers.insert(key, (table.clone(), grid, self.costs.now()));
+                table
+            }
+        };
+        self.tables.insert(key, table.clone());
+        table
+    }
+
     fn compute_table(&self, class: usize) -> Vec<f64> {
         let scale = match self.options.objective {
             Objective::Time | Objective::Memory => 1.0,
@@ -80,7 +118,6 @@ impl Search<'_> {
     fn home_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
         let multiplier = if own.resident { self.multiplier } else { 0.0 };
-        let part = if relaxed { own.part() } else { 1.0 };
         let objective = self.options.objective;
         let (costs, layouts) = (&mut self.costs, &self.layouts);
         let mut data: Vec<f64> = own
@@ -88,8 +125,11 @@ impl Search<'_> {
             .iter()
             .map(|s| {
                 let mut price = |n: NeedsId| costs.price(layouts, s.relation, n).scalar(objective);
-                let out = own.outputs.filter(|n| s.extra != Some(*n)).map_or(0.0, &mut price);
-                multiplier * s.bytes + part * out + s.extra.map_or(0.0, price)
+                let out = own.outputs.filter(|n| s.extra != Some(*n)).map_or(0.0, |n| {
+                    let part = if relaxed { own.part(n, own.readers.len()) } else { 1.0 };
+                    part * price(n)
+                });
+                multiplier * s.bytes + out + s.extra.map_or(0.0, price)
             })
             .collect();
         if relaxed {
@@ -121,28 +161,53 @@ impl Search<'_> {
         producer.produced.iter().flat_map(|left| rows[left].iter().copied()).collect()
     }
 
-    fn reader_table(&mut self, class: usize, reader: usize, relaxed: bool) -> Vec<f64> {
+    /// The numbers of the prices that a reader's table holds.
+    fn grid(&mut self, class: usize, reader: usize) -> Rc<Grid> {
         let own = &self.sources[class];
-        let part = if relaxed { own.part() } else { 1.0 };
+        let fresh = |g: &&Rc<Grid>| g.states == own.states.len() && g.moved == self.costs.moved();
+        if let Some(known) = self.grids.get(&(class, reader)).filter(fresh) {
+            return known.clone();
+        }
         let (c, slot) = own.readers[reader];
         let needs = &self.ops[c].needs[slot];
-        let distinct: BTreeSet<NeedsId> = needs.iter().flatten().copied().collect();
-        let objective = self.options.objective;
+        let lists: Vec<NeedsId> = needs.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let column = |n: &Option<NeedsId>| n.map(|n| lists.binary_search(&n).expect("it is one of the lists"));
+        let columns = needs.iter().map(column).collect();
         let (costs, layouts) = (&mut self.costs, &self.layouts);
-        let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * needs.len());
-        let mut add = |price: &mut dyn FnMut(NeedsId) -> f64| {
-            let known: BTreeMap<NeedsId, f64> = distinct.iter().map(|&n| (n, price(n))).collect();
-            data.extend(needs.iter().map(|n| n.map_or(0.0, |n| known[&n])));
-        };
-        for state in &own.states {
-            add(&mut |n| {
-                let shared = state.extra == Some(n);
-                if shared { 0.0 } else { part * costs.price(layouts, state.relation, n).scalar(objective) }
-            });
+        let entry = |s: &State| lists.iter().map(|&n| costs.entry(layouts, s.relation, n)).collect::<Vec<_>>();
+        let entries = own.states.iter().flat_map(entry).collect();
+        let moved = self.costs.moved();
+        let grid = Rc::new(Grid { states: own.states.len(), lists, columns, entries, moved });
+        self.grids.insert((class, reader), grid.clone());
+        grid
+    }
+
+    fn reader_table(&mut self, class: usize, reader: usize, relaxed: bool) -> Vec<f64> {
+        let grid = self.grid(class, reader);
+        let own = &self.sources[class];
+        let objective = self.options.objective;
+        let width = grid.lists.len();
+        let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * grid.columns.len());
+        let mut prices = vec![0.0; width];
+        for (state, entries) in own.states.iter().zip(grid.entries.chunks(width.max(1))) {
+            for ((price, entry), list) in prices.iter_mut().zip(entries).zip(&grid.lists) {
+                let shared = state.extra == Some(*list);
+                let part = if relaxed { own.part(*list, reader) } else { 1.0 };
+                *price = if shared { 0.0 } else { part * self.costs.at(*entry).scalar(objective) };
+            }
+            data.extend(grid.columns.iter().map(|c| c.map_or(0.0, |c| prices[c])));
+        }
+        if width == 0 {
+            data.resize(own.states.len() * grid.columns.len(), 0.0);
         }
         if relaxed {
             for list in own.shared_lists() {
-                add(&mut |n| if delivers(layouts, list, n) { 0.0 } else { f64::INFINITY });
+                let serves: Vec<f64> = grid
+                    .lists
+                    .iter()
+                    .map(|&n| if delivers(&self.layouts, list, n) { 0.0 } else { f64::INFINITY })
+                    .collect();
+                data.extend(grid.columns.iter().map(|c| c.map_or(0.0, |c| serves[c])));
             }
         }
         data

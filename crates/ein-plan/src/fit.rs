@@ -1,0 +1,320 @@
+//! Plans that fit: a price on memory, found where the plans on either side of it fit and do not, and mixtures of the two.
+//!
+//! Memory couples all layers of a model. A price on every resident byte takes the coupling apart (Everett, 1963): at
+//! each price the search is exact, and what it finds lies on the lower convex hull of (bytes, cost). Between two
+//! neighbours on the hull lies what decides some layers as the one plan does and the rest as the other.
+
+use crate::answers::Answers;
+use crate::candidates::Richness;
+use crate::choice::Choice;
+use crate::error::{Live, PlanError};
+use crate::lower::lower_with;
+use crate::options::{ExchangeStyle, Objective, Options};
+use crate::price::{Price, price_with};
+use crate::report::Effort;
+use crate::search::{Found, Search};
+use ein_ir::graph::Graph;
+use ein_task::machine::Machine;
+use ein_task::memory::{NotEnough, check_capacity, plan_memory};
+use ein_task::task::TaskGraph;
+
+/// A choice that fits, with its task graph, price and bound.
+pub(crate) struct Decided {
+    /// What was asked, with the style of exchanges that was needed.
+    pub options: Options,
+    /// The decisions.
+    pub choice: Choice,
+    /// Lowered, memory planned.
+    pub tasks: TaskGraph,
+    /// The counting page.
+    pub price: Price,
+    /// No choice costs less.
+    pub bound: f64,
+    /// How much was searched.
+    pub effort: Effort,
+    /// The exchanges that were answered on the way.
+    pub known: Answers,
+}
+
+/// What was asked, then the same with exchanges that store less at once.
+pub(crate) fn styles(options: &Options) -> Vec<Options> {
+    match options.exchange {
+        ExchangeStyle::Synthesized => {
+            vec![options.clone(), Options { exchange: ExchangeStyle::Lean, ..options.clone() }]
+        }
+        ExchangeStyle::Lean | ExchangeStyle::Naive => vec![options.clone()],
+    }
+}
+
+/// The task graph of a choice, its memory planned.
+pub(crate) fn tasks(
+    graph: &Graph,
+    choice: &Choice,
+    machine: &Machine,
+    options: &Options,
+    known: &mut Answers,
+) -> Result<TaskGraph, PlanError> {
+    let mut tasks = lower_with(graph, choice, machine, options, known)?;
+    plan_memory(&mut tasks);
+    Ok(tasks)
+}
+
+/// Keeps what lacks least.
+pub(crate) fn keep_less(lack: &mut Option<NotEnough>, lacking: NotEnough) {
+    if lack.as_ref().is_none_or(|l| lacking.smallest < l.smallest) {
+        *lack = Some(lacking);
+    }
+}
+
+pub(crate) fn does_not_fit(lack: &NotEnough) -> PlanError {
+    let largest = lack.largest.iter().map(|(t, b)| Live { tensor: t.clone(), bytes: *b });
+    PlanError::DoesNotFit {
+        limit: lack.available,
+        needed: lack.smallest,
+        device: lack.name.clone(),
+        largest: largest.collect(),
+    }
+}
+
+/// The objective's value.
+pub(crate) fn cost(price: &Price, tasks: &TaskGraph, objective: Objective) -> f64 {
+    match objective {
+        Objective::Time => price.seconds.0,
+        Objective::Bytes => price.bytes_total.0 as f64,
+        Objective::Memory => largest(tasks),
+    }
+}
+
+fn largest(tasks: &TaskGraph) -> f64 {
+    tasks.arenas.iter().map(|b| b.0 as f64).fold(0.0, f64::max)
+}
+
+/// Searches for the cheapest choice that fits.
+pub(crate) fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
+    let mut known = Answers::of(options);
+    let search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
+    // Asked only where the quickest programs do not fit.
+    let lean = styles(options).pop().filter(|o| o.exchange != options.exchange);
+    let mut fitting = Fitting {
+        graph,
+        machine,
+        options,
+        search,
+        lean: lean.map(|options| (Answers::of(&options), options)),
+        best: None,
+        lack: None,
+        bound: 0.0,
+        effort: Effort::default(),
+    };
+    let free = fitting.attempt(0.0, true)?;
+    let (fits, peak) = fitting.lowered(&free.found.choice, free.cost)?;
+    match options.objective {
+        Objective::Memory => fitting.least_memory(&free, peak)?,
+        Objective::Time | Objective::Bytes if !fits => fitting.walk(free, peak)?,
+        Objective::Time | Objective::Bytes => {}
+    }
+    let Fitting { best, lack, bound, effort, .. } = fitting;
+    match (best, lack) {
+        (Some(Best { choice, tasks, options: asked, .. }), _) => {
+            if asked.exchange != options.exchange {
+                known = Answers::of(&asked);
+            }
+            let price = price_with(graph, &choice, machine, &asked, &mut known)?;
+            Ok(Decided { options: asked, choice, tasks, price, bound, effort, known })
+        }
+        (None, Some(lack)) => Err(does_not_fit(&lack)),
+        (None, None) => unreachable!("an attempt fits or lacks"),
+    }
+}
+
+/// The cheapest choice so far that fits.
+struct Best {
+    cost: f64,
+    choice: Choice,
+    tasks: TaskGraph,
+    options: Options,
+}
+
+/// What the search found at a price of memory.
+struct Attempt {
+    found: Found,
+    /// What it costs without its memory.
+    cost: f64,
+}
+
+/// Most prices of memory that are tried between a plan that fits and one that does not.
+const STEPS: usize = 12;
+
+/// Most mixtures of two plans that are lowered.
+const MIXTURES: usize = 6;
+
+/// Most rows of a graph that is lowered once more with exchanges that store less, although another plan fits.
+const FEW: usize = 200;
+
+/// A price at which what the plan that ignores memory takes of a device costs a tenth of that plan. It does not depend
+/// on how much there is, so that what is said to be enough is.
+fn first(free: &Attempt, peak: f64) -> f64 {
+    0.1 * free.cost.max(1e-9) / peak.max(1.0)
+}
+
+struct Fitting<'a> {
+    graph: &'a Graph,
+    machine: &'a Machine,
+    options: &'a Options,
+    search: Search<'a>,
+    /// The same with exchanges that store less at once.
+    lean: Option<(Answers, Options)>,
+    best: Option<Best>,
+    lack: Option<NotEnough>,
+    bound: f64,
+    effort: Effort,
+}
+
+impl Fitting<'_> {
+    /// Finds the best choice at a price of a byte; with `bounded` its bound too.
+    fn attempt(&mut self, multiplier: f64, bounded: bool) -> Result<Attempt, PlanError> {
+        self.search.multiplier = multiplier;
+        let found = self.search.solve(bounded)?;
+        let rounds = self.effort.rounds + found.effort.rounds;
+        self.effort = Effort { rounds, ..found.effort.clone() };
+        if bounded {
+            self.bound = self.bound.max(self.search.bound_without_memory(&found));
+        }
+        Ok(Attempt { cost: self.search.cost_of(&found), found })
+    }
+
+    /// Lowers a choice, and keeps it if it fits and none before was cheaper. Whether it fits with the exchanges
+    /// asked for, and the bytes of its fullest device with them.
+    fn lowered(&mut self, choice: &Choice, cost: f64) -> Result<(bool, f64), PlanError> {
+        let Self { graph, machine, options, .. } = *self;
+        let tasks = tasks(graph, choice, machine, options, self.search.answers())?;
+        let peak = largest(&tasks);
+        match check_capacity(&tasks, machine, options.memory) {
+            Ok(()) => {
+                let cost = if options.objective == Objective::Memory { peak } else { cost };
+                self.keep(cost, choice, tasks, options.clone());
+                Ok((true, peak))
+            }
+            Err(lacking) => {
+                keep_less(&mut self.lack, lacking);
+                Ok((false, peak))
+            }
+        }
+    }
+
+    /// Lowers a choice with exchanges that store less at once.
+    fn lowered_lean(&mut self, choice: &Choice) -> Result<(), PlanError> {
+        let Some((known, options)) = &mut self.lean else { return Ok(()) };
+        let tasks = tasks(self.graph, choice, self.machine, options, known)?;
+        match check_capacity(&tasks, self.machine, options.memory) {
+            Ok(()) => {
+                let price = price_with(self.graph, choice, self.machine, options, known)?;
+                let (cost, options) = (cost(&price, &tasks, options.objective), options.clone());
+                self.keep(cost, choice, tasks, options);
+            }
+            Err(lacking) => keep_less(&mut self.lack, lacking),
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, cost: f64, choice: &Choice, tasks: TaskGraph, options: Options) {
+        if self.best.as_ref().is_none_or(|b| cost < b.cost) {
+            self.best = Some(Best { cost, choice: choice.clone(), tasks, options });
+        }
+    }
+
+    /// Raises the price of memory as long as that may make the fullest device hold less.
+    fn least_memory(&mut self, free: &Attempt, peak: f64) -> Result<(), PlanError> {
+        for step in 0..8 {
+            let tried = self.attempt(first(free, peak) * 8f64.powi(step), true)?;
+            if !self.lowered(&tried.found.choice, tried.cost)?.0 {
+                self.lowered_lean(&tried.found.choice)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks the hull of (bytes, cost) to the two neighbours of which one should fit and the other not, then mixes them.
+    fn walk(&mut self, free: Attempt, peak: f64) -> Result<(), PlanError> {
+        let first = first(&free, peak);
+        // The free plan once more, with homes for what is resident.
+        let mut cheap = self.attempt(first * 1e-6, false)?;
+        let available = self.lack.as_ref().map_or(0, |l| l.available.0) as f64;
+        // What a device holds beside its part of what is resident: seen of one plan, expected of others.
+        let mut beside = peak - cheap.found.memory;
+        let mut choices = vec![free.found.choice];
+        // Prices that the search finds hardly worth paying, then any.
+        let mut dear = None;
+        for factor in [8.0, 64.0, 4096.0, 262_144.0, 1.0, 512.0, 32_768.0] {
+            let tried = self.attempt(first * factor, false)?;
+            let (fits, peak) = self.lowered(&tried.found.choice, tried.cost)?;
+            beside = beside.max(peak - tried.found.memory);
+            choices.push(tried.found.choice.clone());
+            if fits {
+                dear = Some(tried);
+                break;
+            }
+        }
+        if let Some(mut dear) = dear {
+            let mut price = 0.0;
+            for _ in 0..STEPS {
+                price = (dear.cost - cheap.cost) / (cheap.found.memory - dear.found.memory);
+                if !price.is_finite() || price <= 0.0 {
+                    break;
+                }
+                let next = self.attempt(price, false)?;
+                let with_memory = |a: &Attempt| a.cost + price * a.found.memory;
+                let last = with_memory(&next) >= with_memory(&cheap) * (1.0 - 1e-9);
+                if next.found.memory + beside <= available {
+                    if next.cost < dear.cost {
+                        dear = next;
+                    }
+                } else if next.found.memory < cheap.found.memory {
+                    cheap = next;
+                }
+                if last {
+                    break;
+                }
+            }
+            if price.is_finite() && price > 0.0 {
+                self.attempt(price, true)?;
+                self.mix(&cheap, &dear, beside, available)?;
+            }
+        }
+        // What is slower than others because it stores less at once may still be quicker than what else fits.
+        if self.best.is_none() || self.rows() <= FEW {
+            choices.dedup();
+            for choice in &choices {
+                self.lowered_lean(choice)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> usize {
+        self.graph.ids().filter(|&id| self.graph.spec(id).is_some()).count()
+    }
+
+    /// Decides a run of tensors as one plan does and the rest as another, so that as little as fits is decided as the
+    /// dearer one does.
+    fn mix(&mut self, cheap: &Attempt, dear: &Attempt, beside: f64, available: f64) -> Result<(), PlanError> {
+        let (a, b) = (&cheap.found.values, &dear.found.values);
+        let mixtures = self.search.mixtures(a, b);
+        // Mixtures that hold nearly as much are looked at together, because where the two meet costs more or less.
+        let near = 0.03 * (cheap.found.memory - dear.found.memory);
+        let mut limit = available - beside;
+        for _ in 0..MIXTURES {
+            let most = mixtures.iter().map(|m| m.bytes).filter(|&m| m <= limit).fold(f64::NEG_INFINITY, f64::max);
+            let fitting = mixtures.iter().filter(|m| m.bytes <= limit && m.bytes >= most - near);
+            let Some(mixture) = fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) else { break };
+            let Some(mixed) = self.search.mixed(a, b, mixture)? else { break };
+            let (fits, peak) = self.lowered(&mixed.choice, mixed.cost)?;
+            if fits {
+                return Ok(());
+            }
+            limit = mixture.bytes - (peak - available).max(1.0);
+        }
+        self.lowered(&dear.found.choice, dear.cost)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Rows and tensors of equal structure, with what may be decided of them.
+
+use super::{OpClass, Search, SourceClass, State, UNEVEN};
+use crate::candidates::{Candidate, Richness, candidates};
+use crate::layouts::{NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of};
+use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of, stacked};
+use crate::options::{Objective, Placement};
+use crate::price::seconds;
+use ein_ir::graph::{Graph, TensorId, TensorType};
+use ein_ir::op::{InputKind, Op};
+use ein_ir::spec::Spec;
+use ein_task::exchange::Need;
+use ein_task::machine::{DeviceId, DeviceSet};
+use ein_task::relation::Held;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What makes two tensors equal to the search: producer, kind, type, readers, whether it is an output.
+type TensorKey = (Option<usize>, Option<InputKind>, TensorType, Vec<(usize, usize)>, bool);
+
+impl OpClass {
+    /// Drops what cannot fit: a device needs operands and result at once. Where nothing fits, the least stays.
+    fn keep_fitting(&mut self, working: &[f64], limit: f64) {
+        let least = working.iter().copied().fold(f64::INFINITY, f64::min);
+        let keep: Vec<usize> = (0..working.len()).filter(|&n| working[n] <= limit.max(least)).collect();
+        let pick = |n: &usize| self.decompositions[*n].clone();
+        self.decompositions = keep.iter().map(pick).collect();
+        self.seconds = keep.iter().map(|&n| self.seconds[n]).collect();
+        self.produced = keep.iter().map(|&n| self.produced[n]).collect();
+        for slot in &mut self.needs {
+            *slot = keep.iter().map(|&n| slot[n]).collect();
+        }
+    }
+}
+
+impl Search<'_> {
+    pub(super) fn classify_rows(&mut self, richness: Richness) {
+        // Tables grow with the product of the candidates of neighbours: every cut of every row is for one row, or
+        // for two devices, where there are few.
+        let rows = self.graph.ids().filter(|&id| self.graph.spec(id).is_some()).count();
+        let richness = Richness { tiny: richness.tiny && (rows == 1 || self.workers.len() <= 2), ..richness };
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for id in self.graph.ids() {
+            let Some(spec) = self.graph.spec(id) else { continue };
+            let (key, sources) = structure(self.graph, id, &spec);
+            let class = known.get(&key).copied().unwrap_or_else(|| {
+                let class = self.op_class(id, &spec, &sources, richness);
+                self.ops.push(class);
+                known.insert(key, self.ops.len() - 1);
+                self.ops.len() - 1
+            });
+            self.rows.insert(id, (class, sources));
+        }
+    }
+
+    fn op_class(&mut self, id: TensorId, spec: &Spec, sources: &[TensorId], richness: Richness) -> OpClass {
+        let mut list = candidates(spec, self.machine, richness);
+        if self.options.objective == Objective::Bytes && self.options.balance && spec.work.contraction {
+            // Where nothing is balanced, the most balanced there is.
+            let least = list.iter().map(|c| c.balance / c.snapping).fold(f64::INFINITY, f64::min);
+            let any = list.iter().any(Candidate::is_balanced);
+            list.retain(|c| if any { c.is_balanced() } else { c.balance / c.snapping <= least + 1e-9 });
+        }
+        let mut class = OpClass {
+            decompositions: Vec::new(),
+            seconds: Vec::new(),
+            produced: Vec::new(),
+            needs: vec![Vec::new(); sources.len()],
+        };
+        let mut working_sets = Vec::new();
+        let mut places: HashMap<(RelationId, Vec<Option<NeedsId>>), usize> = HashMap::new();
+        for candidate in list {
+            let decomposition = candidate.decomposition;
+            let left = produced_of(self.graph, id, spec, &decomposition, self.options.wide_partials);
+            let mut working: BTreeMap<DeviceId, f64> = BTreeMap::new();
+            for b in &left.blocks {
+                for d in b.devices.iter() {
+                    *working.entry(d).or_default() += left.pending.bytes(&b.region) as f64;
+                }
+            }
+            let mut lists = operand_needs_of(self.graph, id, spec, &decomposition);
+            let needs: Vec<Option<NeedsId>> = sources
+                .iter()
+                .map(|s| {
+                    let list = lists.remove(s).filter(|l| !l.is_empty())?;
+                    let element = self.graph.ty(*s).dtype.bytes() as f64;
+                    for n in &list {
+                        *working.entry(n.device).or_default() += n.region.volume() as f64 * element;
+                    }
+                    Some(self.layouts.needs(list))
+                })
+                .collect();
+            let produced = self.layouts.relation(left);
+            let time = seconds(spec, &decomposition, self.machine).0;
+            if !time.is_finite() {
+                continue;
+            }
+            let at = *places.entry((produced, needs.clone())).or_insert(class.seconds.len());
+            if at < class.seconds.len() {
+                if time < class.seconds[at] {
+                    class.seconds[at] = time;
+                    class.decompositions[at] = decomposition;
+                }
+                continue;
+            }
+            class.decompositions.push(decomposition);
+            class.seconds.push(time);
+            class.produced.push(produced);
+            class.needs.iter_mut().zip(needs).for_each(|(slot, n)| slot.push(n));
+            working_sets.push(working.into_values().fold(0.0, f64::max));
+        }
+        class.keep_fitting(&working_sets, self.limit);
+        class
+    }
+
+    pub(super) fn classify_tensors(&mut self) {
+        let shown = output_sources(self.graph);
+        let wanted = output_needs(self.graph, self.options, self.machine);
+        let mut readers: BTreeMap<TensorId, Vec<(TensorId, usize)>> = BTreeMap::new();
+        for (&row, (_, sources)) in &self.rows {
+            for (slot, &source) in sources.iter().enumerate() {
+                readers.entry(source).or_default().push((row, slot));
+            }
+        }
+        let mut known: HashMap<TensorKey, usize> = HashMap::new();
+        for id in self.graph.ids() {
+            let node = self.graph.node(id);
+            let (producer, kind) = match node.op {
+                Op::View(_) => continue,
+                Op::Input(kind) => (None, Some(kind)),
+                Op::Einsum(_) | Op::Kernel(_) => (Some(self.rows[&id].0), None),
+            };
+            let read = readers.remove(&id).unwrap_or_default();
+            let classes: Vec<(usize, usize)> = read.iter().map(|(r, slot)| (self.rows[r].0, *slot)).collect();
+            let key = (producer, kind, node.ty.clone(), classes.clone(), shown.contains(&id));
+            let class = known.get(&key).copied().unwrap_or_else(|| {
+                let class = self.source_class(id, producer, kind, classes, shown.contains(&id), wanted.get(&id));
+                self.sources.push(class);
+                known.insert(key, self.sources.len() - 1);
+                self.sources.len() - 1
+            });
+            self.tensors.insert(id, (class, read.into_iter().map(|r| r.0).collect()));
+        }
+    }
+
+    fn source_class(
+        &mut self,
+        id: TensorId,
+        producer: Option<usize>,
+        kind: Option<InputKind>,
+        readers: Vec<(usize, usize)>,
+        shown: bool,
+        wanted: Option<&Vec<Need>>,
+    ) -> SourceClass {
+        let ty = self.graph.ty(id).clone();
+        let resident = matches!(kind, Some(InputKind::Parameter | InputKind::State));
+        let produced: BTreeSet<RelationId> =
+            producer.into_iter().flat_map(|c| self.ops[c].produced.iter().copied()).collect();
+        let read: BTreeSet<NeedsId> =
+            readers.iter().flat_map(|&(c, slot)| self.ops[c].needs[slot].iter().flatten().copied()).collect();
+        let outputs = wanted.map(|w| self.layouts.needs(w.clone()));
+        let whole = |devices: DeviceSet| vec![Held { region: ty.whole(), devices }];
+        let placed = match (kind, self.options.inputs) {
+            (Some(InputKind::Input), Placement::Replicated) => Some(whole(self.machine.workers())),
+            (Some(InputKind::Input), Placement::Device(d)) => Some(whole(DeviceSet::one(d))),
+            _ => None,
+        };
+        let held = match placed {
+            Some(held) => vec![Offer { held, only: None }],
+            None => homes(&Wanted {
+                ty: &ty,
+                stacked: stacked(self.graph, id).is_some(),
+                workers: &self.workers,
+                produced: produced.iter().map(|&r| self.layouts.relation_at(r)).collect(),
+                needs: read.iter().chain(&outputs).map(|&n| self.layouts.needs_at(n)).collect(),
+                once: kind == Some(InputKind::Input),
+                direct: producer.is_some() && !shown && readers.len() == 1,
+            }),
+        };
+        let element = ty.dtype.bytes();
+        let mut states = Vec::new();
+        for &relation in &produced {
+            let left = self.layouts.relation_at(relation);
+            let open = shown && self.options.outputs == Placement::Anywhere && !self.layouts.is_complete(relation);
+            if open {
+                continue;
+            }
+            let bytes = counted(&left.blocks, element, self.workers.len());
+            states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, bytes });
+        }
+        let produced: Vec<RelationId> = produced.into_iter().collect();
+        for Offer { held, only } in held {
+            let only = only.map(|n| produced[n]);
+            let relation = self.layouts.relation(home_relation(self.graph, id, &held));
+            // A home that some candidate leaves by itself is that candidate's `as produced`.
+            let needs = self.layouts.needs(needs_of(&held));
+            let bytes = counted(&held, element, self.workers.len());
+            states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, bytes });
+        }
+        if kind == Some(InputKind::Input) && readers.len() > 1 {
+            self.share_hand_outs(&mut states, &read);
+        }
+        let lists = read.into_iter().chain(outputs).collect::<BTreeSet<_>>().into_iter().collect();
+        SourceClass { producer, readers, outputs, resident, element, states, lists, principal: None }
+    }
+}
+
+/// Bytes that blocks count for as memory.
+pub(super) fn counted(blocks: &[Held], element: usize, workers: usize) -> f64 {
+    let all: usize = blocks.iter().map(|h| h.region.volume() * h.devices.len()).sum();
+    (all * element) as f64 / workers as f64 + UNEVEN * largest_share(blocks, element)
+}
+
+/// What makes two rows equal to the search, and the sources a row reads in the order in which it meets them.
+fn structure(graph: &Graph, id: TensorId, spec: &Spec) -> (String, Vec<TensorId>) {
+    let mut nameless = spec.clone();
+    nameless.labels.iter_mut().for_each(|l| l.name.clear());
+    let mut key = format!("{nameless:?}{:?}", graph.ty(id));
+    let mut sources = Vec::new();
+    for &operand in &graph.node(id).inputs {
+        behind(graph, operand, &mut sources, &mut key);
+    }
+    (key, sources)
+}
+
+/// Writes the views between a row and its sources.
+fn behind(graph: &Graph, tensor: TensorId, sources: &mut Vec<TensorId>, key: &mut String) {
+    let node = graph.node(tensor);
+    match &node.op {
+        Op::View(view) => {
+            key.push_str(&format!("({view:?}"));
+            for &input in &node.inputs {
+                behind(graph, input, sources, key);
+            }
+            key.push(')');
+        }
+        Op::Input(_) | Op::Einsum(_) | Op::Kernel(_) => {
+            let at = sources.iter().position(|s| *s == tensor).unwrap_or_else(|| {
+                sources.push(tensor);
+                sources.len() - 1
+            });
+            key.push_str(&format!("[{at}:{:?}]", node.ty));
+        }
+    }
+}
