@@ -3,6 +3,7 @@
 //! Nothing here needs a GPU: what is timed on a machine is simulated, or runs on threads of this host.
 
 pub mod exchange;
+pub mod plan;
 pub mod random;
 pub mod report;
 pub mod simulator;

@@ -1,7 +1,7 @@
 //! `cargo xtask measure <what>`: one module a subcommand.
 
 use clap::{Parser, Subcommand};
-use ein_measure::{exchange, simulator};
+use ein_measure::{exchange, plan, simulator};
 use std::process::ExitCode;
 
 /// Measures, and compares with bars.
@@ -16,6 +16,10 @@ struct Cli {
 enum What {
     /// Exchange programs: simulated time against bounds and against programs written by hand
     Exchange(exchange::Arguments),
+    /// The search: what its plans cost, and how long they take to find
+    Plan(plan::Arguments),
+    /// One plan: its figures as JSON
+    One(plan::question::Question),
     /// The simulator: plans simulated on this host's fitted machine, and run on its threads
     Simulator(simulator::Arguments),
 }
@@ -23,6 +27,8 @@ enum What {
 fn main() -> ExitCode {
     match Cli::parse().what {
         What::Exchange(arguments) => exchange::run(&arguments),
+        What::Plan(arguments) => plan::run(&arguments),
+        What::One(question) => plan::one::run(&question),
         What::Simulator(arguments) => simulator::run(&arguments),
     }
 }

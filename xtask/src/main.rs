@@ -13,7 +13,7 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   ci       everything that must hold: format, lints, documentation, tests (and the model they need)
-  measure  measures with bars: `cargo xtask measure exchange --help` says what
+  measure  measures with bars: `cargo xtask measure --help` says what
   model    fetches all-MiniLM-L6-v2 into models/ and prints the folder
   nightly  the random tests at their full size, and `vectors`: what .ci/nightly runs
   vectors  compares the stored vectors of tests/vectors/ with what PyTorch computes now (fetches PyTorch)

@@ -47,7 +47,7 @@ pub enum WorkloadError {
 }
 
 /// One kind of workload: its name, the form of its arguments, and what it is.
-pub const FORMS: [(&str, &str, &str); 13] = [
+pub const FORMS: [(&str, &str, &str); 14] = [
     ("gemm", "gemm:M,N,K[,DTYPE]", "one product, both operands inputs"),
     ("ffnn", "ffnn:IN,HIDDEN,OUT,BATCH[,DTYPE]", "two linear layers with relu between them"),
     ("chain", "chain:bushy|left,N[,DTYPE]", "the product of eight N by N matrices, inputs"),
@@ -59,6 +59,7 @@ pub const FORMS: [(&str, &str, &str); 13] = [
     ("llama-3-8b-block", "llama-3-8b-block:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "one decoder layer"),
     ("llama-7b", "llama-7b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
     ("llama-13b", "llama-13b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
+    ("llama-65b", "llama-65b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
     ("llama-70b", "llama-70b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
     ("llama-3-8b", "llama-3-8b:BATCHxSEQ|packed=LEN+LEN+...[,DTYPE]", "the whole model, forward"),
 ];
@@ -275,6 +276,7 @@ mod tests {
         check("llama-7b:1x4096", 32 * 17 + 4, 1, whole(32, 4096, 4096, 11008, 32000), &[1, 4096, 32000]);
         check("llama-7b-block:packed=900+100+24", 17, 3, block(4096, 4096, 11008), &[1, 1024, 4096]);
         check("llama-7b:packed=900+124", 32 * 17 + 4, 3, whole(32, 4096, 4096, 11008, 32000), &[1, 1024, 32000]);
+        check("llama-65b:1x128", 80 * 17 + 4, 1, whole(80, 8192, 8192, 22016, 32000), &[1, 128, 32000]);
         check("llama-70b:8x128", 80 * 17 + 4, 1, whole(80, 8192, 1024, 28672, 32000), &[8, 128, 32000]);
     }
 
