@@ -7,3 +7,4 @@ pub mod plan;
 pub mod random;
 pub mod report;
 pub mod simulator;
+pub mod statistics;

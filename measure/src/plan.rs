@@ -12,6 +12,7 @@ pub mod memory;
 pub mod one;
 pub mod prototype;
 pub mod question;
+pub mod random;
 pub mod speed;
 pub mod train;
 pub mod xla;
@@ -35,6 +36,8 @@ pub enum What {
     Long,
     /// A model that fills the memory
     Memory,
+    /// Plans drawn from the candidates
+    Random,
     /// A block's bytes, against what compiled modules of another system move
     Xla,
     /// A training step's bytes
@@ -50,6 +53,7 @@ impl What {
             What::Prototype => prototype::section(arguments),
             What::Long => long::section(arguments),
             What::Memory => memory::section(arguments),
+            What::Random => random::section(arguments),
             What::Xla => xla::section(arguments),
             What::Train => train::section(arguments),
         }

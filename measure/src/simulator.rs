@@ -2,8 +2,8 @@
 //! virtual devices, which are threads.
 
 mod cases;
-mod statistics;
 
+use crate::statistics::{median_error, pearson};
 use cases::{Asked, Case};
 use clap::Args;
 use ein_ir::dense::Dense;
@@ -14,7 +14,6 @@ use ein_run::Executor;
 use ein_run::measure::{measure, median};
 use ein_task::machine::Machine;
 use ein_task::simulate::simulate;
-use statistics::{median_error, pearson};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;

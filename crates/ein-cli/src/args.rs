@@ -181,7 +181,7 @@ pub struct Asked {
 }
 
 fn strategies() -> String {
-    format!("A fixed strategy instead of the search: {}", Strategy::ALL.map(Strategy::name).join(", "))
+    format!("A fixed strategy instead of the search: {}", Strategy::names())
 }
 
 /// `ein run`.

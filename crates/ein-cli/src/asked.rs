@@ -60,7 +60,7 @@ pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
     let strategy = match &asked.strategy {
         None => None,
         Some(name) => Some(Strategy::parse(name).ok_or_else(|| {
-            let names = Strategy::ALL.map(Strategy::name).join(", ");
+            let names = Strategy::names();
             Failure::request(format!("--strategy {name}: there is no such strategy; there are {names}"))
         })?),
     };

@@ -42,27 +42,79 @@ pub enum Strategy {
     FullyShardedData,
     /// Tokens cut outside attention, heads cut inside (DeepSpeed-Ulysses).
     Ulysses,
+    /// Tokens cut everywhere: queries stay, and every device folds what one block of keys after the other says of them
+    /// (ring attention). Keys and values are handed out to all, in whatever order is quickest, which moves as many bytes as
+    /// passing them round does. Where queries see earlier keys only, a device has tokens of both ends.
+    Ring,
+    /// Groups of `tensor` devices, each as `Tensor` does with its part of the batch, which is cut over `data` groups.
+    DataTensor {
+        /// Groups.
+        data: usize,
+        /// Devices of a group.
+        tensor: usize,
+    },
+    /// Products alone, each cut on both axes of its result: in as many parts as moves least.
+    Grid2d,
+    /// Products alone, each cut on both axes of its result and on what it sums over: in as many parts as moves least.
+    Grid3d,
+    /// For every row any one of the search's candidates, drawn with this seed, and homes where it is made or needed.
+    Random(u64),
 }
 
 impl Strategy {
-    /// All of them, in listing order.
-    pub const ALL: [Strategy; 6] =
-        [Self::OneDevice, Self::Data, Self::Tensor, Self::TensorSequence, Self::FullyShardedData, Self::Ulysses];
+    /// Those that need no number, in listing order.
+    pub const ALL: [Strategy; 9] = [
+        Self::OneDevice,
+        Self::Data,
+        Self::Tensor,
+        Self::TensorSequence,
+        Self::FullyShardedData,
+        Self::Ulysses,
+        Self::Ring,
+        Self::Grid2d,
+        Self::Grid3d,
+    ];
+
+    /// Those that a plan for so many devices is compared with, in listing order: [`Self::ALL`] and every product of data and
+    /// tensor.
+    pub fn compared(devices: usize) -> Vec<Strategy> {
+        let split = |data: usize| devices.is_multiple_of(data).then(|| devices / data).filter(|&tensor| tensor > 1);
+        let products = (2..devices).filter_map(|data| Some(Self::DataTensor { data, tensor: split(data)? }));
+        Self::ALL.into_iter().chain(products).collect()
+    }
 
     /// The name on the command line.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Self::OneDevice => "one-device",
-            Self::Data => "data",
-            Self::Tensor => "tensor",
-            Self::TensorSequence => "tensor-sequence",
-            Self::FullyShardedData => "fsdp",
-            Self::Ulysses => "ulysses",
+            Self::OneDevice => "one-device".into(),
+            Self::Data => "data".into(),
+            Self::Tensor => "tensor".into(),
+            Self::TensorSequence => "tensor-sequence".into(),
+            Self::FullyShardedData => "fsdp".into(),
+            Self::Ulysses => "ulysses".into(),
+            Self::Ring => "ring".into(),
+            Self::DataTensor { data, tensor } => format!("data-{data}-tensor-{tensor}"),
+            Self::Grid2d => "grid-2d".into(),
+            Self::Grid3d => "grid-3d".into(),
+            Self::Random(seed) => format!("random:{seed}"),
         }
+    }
+
+    /// All names, those with numbers as forms.
+    pub fn names() -> String {
+        let fixed = Self::ALL.map(Self::name);
+        fixed.join(", ") + ", data-GROUPS-tensor-DEVICES, random:SEED"
     }
 
     /// The strategy of this name.
     pub fn parse(name: &str) -> Option<Strategy> {
+        if let Some(seed) = name.strip_prefix("random:") {
+            return seed.parse().ok().map(Self::Random);
+        }
+        if let Some((data, tensor)) = name.strip_prefix("data-").and_then(|rest| rest.split_once("-tensor-")) {
+            let (data, tensor) = (data.parse().ok()?, tensor.parse().ok()?);
+            return (data > 0 && tensor > 0).then_some(Self::DataTensor { data, tensor });
+        }
         Self::ALL.into_iter().find(|s| s.name() == name)
     }
 }
@@ -116,5 +168,36 @@ impl Default for Options {
             exchange: ExchangeStyle::Synthesized,
             overlap: true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        let all = Strategy::compared(8).into_iter().chain([Strategy::Random(7)]);
+        for strategy in all {
+            assert_eq!(Strategy::parse(&strategy.name()), Some(strategy));
+        }
+        for wrong in
+            ["", "rings", "random:", "random:-1", "data-2", "data-0-tensor-8", "data-2-tensor-x", "data-2-tensor-"]
+        {
+            assert_eq!(Strategy::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn products_of_data_and_tensor_use_all_devices() {
+        let check = |devices: usize, expected: &[&str]| {
+            let names: Vec<String> =
+                Strategy::compared(devices)[Strategy::ALL.len()..].iter().map(|s| s.name()).collect();
+            assert_eq!(names, expected, "{devices}");
+        };
+        check(1, &[]);
+        check(7, &[]);
+        check(8, &["data-2-tensor-4", "data-4-tensor-2"]);
+        check(12, &["data-2-tensor-6", "data-3-tensor-4", "data-4-tensor-3", "data-6-tensor-2"]);
     }
 }

@@ -56,12 +56,13 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
 /// Every fixed strategy on the same price list, in listing order.
 pub fn compare(graph: &Graph, machine: &Machine, options: &Options) -> Vec<StrategyReport> {
     let graph = simplify(graph);
-    Strategy::ALL.into_iter().map(|strategy| compared(&graph, machine, options, strategy)).collect()
+    let all = Strategy::compared(machine.workers().len());
+    all.into_iter().map(|strategy| compared(&graph, machine, options, strategy)).collect()
 }
 
 fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strategy) -> StrategyReport {
     let mut report = StrategyReport {
-        strategy: strategy.name().into(),
+        strategy: strategy.name(),
         refused: None,
         cost: None,
         seconds: None,
@@ -165,7 +166,7 @@ fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided
         hosts: machine.len() - machine.workers().len(),
         operations: graph.nodes().iter().filter(|n| computes(&n.op)).count(),
         objective: objective.into(),
-        strategy: options.strategy.map(|s| s.name().into()),
+        strategy: options.strategy.map(Strategy::name),
         exchanges: match decided.options.exchange {
             ExchangeStyle::Synthesized => "quickest",
             ExchangeStyle::Lean => "lean",

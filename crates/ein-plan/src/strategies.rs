@@ -5,19 +5,20 @@
 //! through every row whose spec allows it. A choice is legal whatever a rule decides, since readers
 //! state what they need; rules decide only how much has to move.
 
+mod both;
 mod cut;
+mod drawn;
+mod grid;
 mod holding;
 #[cfg(test)]
 pub(crate) mod strategies_tests;
 
 use crate::choice::{Choice, Decomposition, Home};
-use crate::needs::operand_needs;
-use crate::options::{Options, Placement, Strategy};
+use crate::options::{Options, Strategy};
 use cut::Strips;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::spec::{AxisMap, Role, Spec};
-use ein_task::exchange::Need;
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use ein_task::relation::Held;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +35,27 @@ pub struct Refusal {
 
 /// The strategy's decompositions and homes.
 pub fn fixed(strategy: Strategy, graph: &Graph, machine: &Machine, options: &Options) -> Result<Choice, Refusal> {
-    let workers: Vec<DeviceId> = match strategy {
-        Strategy::OneDevice => machine.workers().iter().take(1).collect(),
-        _ => machine.workers().iter().collect(),
-    };
+    let workers: Vec<DeviceId> = machine.workers().iter().collect();
     if workers.is_empty() {
         let reason = format!("machine `{}` has no device that computes", machine.name);
         return Err(Refusal { strategy, reason });
     }
+    match strategy {
+        Strategy::OneDevice => strips(strategy, graph, options, workers[..1].to_vec()),
+        Strategy::Ring => ring(graph, options, &workers),
+        Strategy::DataTensor { data, tensor } => both::choice(data, tensor, graph, options, &workers),
+        Strategy::Grid2d | Strategy::Grid3d => grid::choice(strategy, graph, options, &workers),
+        Strategy::Random(seed) => Ok(drawn::choice(seed, graph, machine, options)),
+        Strategy::Data
+        | Strategy::Tensor
+        | Strategy::TensorSequence
+        | Strategy::FullyShardedData
+        | Strategy::Ulysses => strips(strategy, graph, options, workers),
+    }
+}
+
+/// A strategy that cuts one axis of a tensor in a strip for each of `workers`. One that stands there twice has two.
+fn strips(strategy: Strategy, graph: &Graph, options: &Options, workers: Vec<DeviceId>) -> Result<Choice, Refusal> {
     let mut rule = Rule::new(strategy, graph, options, workers);
     rule.inputs()?;
     if matches!(strategy, Strategy::Tensor | Strategy::TensorSequence | Strategy::Ulysses) {
@@ -53,6 +67,14 @@ pub fn fixed(strategy: Strategy, graph: &Graph, machine: &Machine, options: &Opt
     rule.has_cut()?;
     rule.hold();
     Ok(rule.choice)
+}
+
+/// Where later queries see more keys a device has a strip from each end, if there are tokens enough.
+fn ring(graph: &Graph, options: &Options, workers: &[DeviceId]) -> Result<Choice, Refusal> {
+    let later = graph.ids().any(|id| graph.spec(id).is_some_and(|s| s.work.band.is_some()));
+    let there_and_back = workers.iter().chain(workers.iter().rev()).copied().collect();
+    let folded = if later { strips(Strategy::Ring, graph, options, there_and_back).ok() } else { None };
+    folded.map_or_else(|| strips(Strategy::Ring, graph, options, workers.to_vec()), Ok)
 }
 
 /// What a cut axis is, which decides what a product does with it.
@@ -135,7 +157,10 @@ impl<'a> Rule<'a> {
         let axes: BTreeMap<TensorId, usize> = match self.strategy {
             Strategy::OneDevice | Strategy::Tensor => return Ok(()),
             Strategy::Data | Strategy::FullyShardedData => self.batch(&inputs)?,
-            Strategy::TensorSequence | Strategy::Ulysses => self.token_axes(&inputs)?,
+            Strategy::TensorSequence | Strategy::Ulysses | Strategy::Ring => self.token_axes(&inputs)?,
+            Strategy::DataTensor { .. } | Strategy::Grid2d | Strategy::Grid3d | Strategy::Random(_) => {
+                unreachable!("not made of strips of one axis")
+            }
         };
         for (input, axis) in axes {
             let strips = cut::even(self.graph.ty(input).shape[axis], self.workers.len());
@@ -171,8 +196,9 @@ impl<'a> Rule<'a> {
     /// but one, the rows of what products read.
     fn token_axes(&self, inputs: &[TensorId]) -> Result<BTreeMap<TensorId, usize>, Refusal> {
         let attention: Vec<TensorId> = self.graph.ids().filter(|&id| self.attention_heads(id).is_some()).collect();
-        if attention.is_empty() && self.strategy == Strategy::Ulysses {
-            return self.refuse("there is no attention in which heads could be cut".into());
+        if attention.is_empty() && matches!(self.strategy, Strategy::Ulysses | Strategy::Ring) {
+            let what = if self.strategy == Strategy::Ring { "keys" } else { "heads" };
+            return self.refuse(format!("there is no attention in which {what} could be cut"));
         }
         let mut axes = BTreeMap::new();
         let mut seen = BTreeSet::new();
@@ -387,6 +413,16 @@ impl<'a> Rule<'a> {
         })
     }
 
+    /// The keys of an attention: the label that it folds and that an operand's tokens become.
+    fn keys(&self, id: TensorId, spec: &Spec) -> Option<usize> {
+        self.attention_heads(id)?;
+        self.graph.node(id).inputs.iter().enumerate().find_map(|(n, &input)| {
+            let cut = self.cuts[input.index()].as_ref().filter(|c| c.kind == Kind::Rows)?;
+            let (label, _) = cut::through_access(spec, &spec.operands[n].axes[cut.axis], &cut.strips)?;
+            (label >= spec.rank && spec.labels[label].role == Role::Fold).then_some(label)
+        })
+    }
+
     /// Writes down a row's blocks, the home of its result, and how its readers may expect to find it.
     fn place(&mut self, id: TensorId, spec: &Spec, cut: Option<(usize, Strips, Kind)>) {
         let shape = &self.graph.ty(id).shape;
@@ -395,12 +431,15 @@ impl<'a> Rule<'a> {
             self.choice.homes.insert(id, Home::AsProduced);
             return;
         };
-        self.choice.decompositions.insert(id, cut::blocks(spec, label, &strips, &self.workers));
-        let folded = label >= spec.rank;
+        let blocks = cut::blocks(spec, label, &strips, &self.workers);
+        let keys = if self.strategy == Strategy::Ring { self.keys(id, spec) } else { None };
+        let blocks = keys.map_or(blocks.clone(), |keys| cut::further(spec, &blocks, keys, self.devices().len()));
+        self.choice.decompositions.insert(id, blocks);
+        let folded = label >= spec.rank || keys.is_some();
         // Partials go where the strategy keeps activations; so does what attention leaves under Ulysses.
         let moves = folded || (self.strategy == Strategy::Ulysses && self.heads.contains_key(&id));
         let (home, cut) = if moves {
-            let rows = matches!(self.strategy, Strategy::TensorSequence | Strategy::Ulysses);
+            let rows = matches!(self.strategy, Strategy::TensorSequence | Strategy::Ulysses | Strategy::Ring);
             match self.tokens[id.index()].filter(|&a| rows && shape[a] > 0) {
                 Some(axis) => {
                     let strips = cut::even(shape[axis], self.workers.len());
@@ -430,12 +469,7 @@ impl<'a> Rule<'a> {
 
     /// Decides where what comes in is held, from what the rows need.
     fn hold(&mut self) {
-        let mut needs: BTreeMap<TensorId, Vec<Need>> = BTreeMap::new();
-        for (&reader, decomposition) in &self.choice.decompositions {
-            for (source, list) in operand_needs(self.graph, reader, decomposition) {
-                needs.entry(source).or_default().extend(list);
-            }
-        }
+        let mut needs = holding::needs(self.graph, &self.choice);
         let devices = self.devices();
         for id in self.graph.ids() {
             let Op::Input(kind) = self.graph.node(id).op else { continue };
@@ -456,18 +490,24 @@ impl<'a> Rule<'a> {
                 InputKind::Parameter => match self.strategy {
                     Strategy::OneDevice | Strategy::Data => whole(devices),
                     Strategy::FullyShardedData => evenly(),
-                    Strategy::Tensor | Strategy::TensorSequence | Strategy::Ulysses => as_needed(&mut needs),
+                    Strategy::Tensor | Strategy::TensorSequence | Strategy::Ulysses | Strategy::Ring => {
+                        as_needed(&mut needs)
+                    }
+                    Strategy::DataTensor { .. } | Strategy::Grid2d | Strategy::Grid3d | Strategy::Random(_) => {
+                        unreachable!("not made of strips of one axis")
+                    }
                 },
                 InputKind::State => as_needed(&mut needs),
-                InputKind::Input => match (self.options.inputs, &self.cuts[id.index()]) {
-                    (Placement::Replicated, _) => whole(devices),
-                    (Placement::Device(device), _) => whole(DeviceSet::one(device)),
-                    (Placement::Anywhere, Some(cut)) if ty.elements() > 0 => {
-                        holding::strips(&ty.shape, cut.axis, &cut.strips, &self.workers)
+                InputKind::Input => {
+                    match (holding::asked(&ty.whole(), self.options.inputs, &self.workers), &self.cuts[id.index()]) {
+                        (Some(asked), _) => asked,
+                        (None, Some(cut)) if ty.elements() > 0 => {
+                            holding::strips(&ty.shape, cut.axis, &cut.strips, &self.workers)
+                        }
+                        // Held once: in equal parts, so that all devices send when all need all of it.
+                        (None, _) => evenly(),
                     }
-                    // Held once: in equal parts, so that all devices send when all need all of it.
-                    (Placement::Anywhere, _) => evenly(),
-                },
+                }
             };
             self.choice.homes.insert(id, Home::At(held));
         }

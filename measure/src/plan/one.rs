@@ -6,9 +6,12 @@ use ein_ir::graph::{Graph, TensorId};
 use ein_ir::kernel::Kernel;
 use ein_ir::op::{InputKind, Op};
 use ein_plan::answers::Answers;
+use ein_plan::error::PlanError;
 use ein_plan::exchanges::exchanges;
+use ein_plan::options::{Options, Strategy};
 use ein_plan::plan::{Plan, compare, plan};
 use ein_plan::price::seconds;
+use ein_task::machine::Machine;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -30,6 +33,9 @@ pub fn run(question: &Question) -> ExitCode {
 fn answer(question: &Question) -> Result<Value, String> {
     let (machine, options) = (question.place()?, question.options()?);
     let graph = graph(&question.workload)?;
+    if question.draws > 0 {
+        return Ok(json!({ "draws": draws(&graph, &machine, &options, question.draws)? }));
+    }
     let mut value = match plan(&graph, &machine, &options) {
         Err(refusal) => json!({ "refused": refusal.to_string() }),
         Ok(plan) => {
@@ -42,6 +48,22 @@ fn answer(question: &Question) -> Result<Value, String> {
         value["strategies"] = json!(compare(&graph, &machine, &options));
     }
     Ok(value)
+}
+
+/// Figures of plans drawn from the candidates, without those that do not fit.
+fn draws(graph: &Graph, machine: &Machine, options: &Options, count: u64) -> Result<Vec<Value>, String> {
+    let mut draws = Vec::new();
+    for seed in 0..count {
+        let drawn = Options { strategy: Some(Strategy::Random(seed)), ..options.clone() };
+        match plan(graph, machine, &drawn) {
+            Ok(Plan { report: r, .. }) => draws.push(json!({
+                "seed": seed, "cost": r.cost, "simulated": r.simulated_seconds, "bytes": r.bytes_total
+            })),
+            Err(PlanError::DoesNotFit { .. }) => {}
+            Err(other) => return Err(format!("draw {seed}: {other}")),
+        }
+    }
+    Ok(draws)
 }
 
 /// The most bytes that this process has had in memory (Linux); 0 where nobody says.

@@ -34,6 +34,9 @@ pub struct Question {
     /// Leave blocks and memory as the search chose them
     #[arg(long)]
     pub no_overlap: bool,
+    /// Instead of a plan, as many plans drawn from the candidates
+    #[arg(long, default_value_t = 0)]
+    pub draws: u64,
     /// Price every fixed strategy, too
     #[arg(long)]
     pub compare: bool,
@@ -57,6 +60,9 @@ impl Question {
         let given = [("--memory", &self.memory), ("--strategy", &self.strategy)];
         let given = given.iter().filter_map(|&(name, value)| Some((name, value.as_ref()?)));
         words.extend(named.chain(given).flat_map(|(name, value)| [name.to_string(), value.clone()]));
+        if self.draws > 0 {
+            words.extend(["--draws".into(), self.draws.to_string()]);
+        }
         let flags = [("--no-overlap", self.no_overlap), ("--compare", self.compare)];
         words.extend(flags.iter().filter(|f| f.1).map(|f| f.0.to_string()));
         words
@@ -103,6 +109,7 @@ impl Question {
         let seconds = start.elapsed().as_secs_f64();
         let name = self.arguments()[1..].join(" ");
         match &answer {
+            Ok(a) if self.draws > 0 => eprintln!("  {name}: {} fit, {seconds:.1} s", a.list("/draws").len()),
             Ok(a) => {
                 let (cost, unit) = (a.number("/report/cost"), a.text("/report/cost_unit"));
                 eprintln!("  {name}: {cost:.6} {unit}, {seconds:.1} s");

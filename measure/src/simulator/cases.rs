@@ -29,8 +29,8 @@ impl Case {
     /// What the table calls it.
     pub fn name(&self) -> String {
         let asked = match self.asked {
-            Asked::Searched => "searched",
-            Asked::FewestBytes => "fewest bytes",
+            Asked::Searched => "searched".into(),
+            Asked::FewestBytes => "fewest bytes".into(),
             Asked::Fixed(strategy) => strategy.name(),
         };
         format!("{}, {asked}, {}", self.what, self.devices)

@@ -204,6 +204,20 @@ pub(super) fn blocks(spec: &Spec, label: usize, strips: &[Interval], workers: &[
     Decomposition::new(&space, parts.iter().map(block).collect()).expect("the parts of an axis tile it")
 }
 
+/// The same blocks, each cut in `parts` runs of another label.
+pub(super) fn further(spec: &Spec, blocks: &Decomposition, label: usize, parts: usize) -> Decomposition {
+    let runs = even_label(spec, label, parts);
+    let cut = |block: &Block| {
+        let own = block.clone();
+        runs.iter().filter(|run| !run.is_empty()).map(move |&run| {
+            let mut region = own.region.clone();
+            region.0[label] = run;
+            Block { region, devices: own.devices }
+        })
+    };
+    Decomposition::new(&spec.space(), blocks.blocks().iter().flat_map(cut).collect()).unwrap_or_else(|| blocks.clone())
+}
+
 /// The disjoint intervals between all ends of strips, each with the devices whose strips have it.
 pub(super) fn parts(strips: &[Interval], extent: usize, workers: &[DeviceId]) -> Vec<(Interval, DeviceSet)> {
     let mut ends: Vec<usize> = strips.iter().filter(|i| !i.is_empty()).flat_map(|i| [i.lo, i.hi]).collect();

@@ -1,6 +1,7 @@
 //! Strategies on two small decoder layers: with heads as labels of the products, and with plain products that
 //! are reshaped and permuted into heads.
 
+use super::grid::tests::product;
 use super::{Refusal, fixed};
 use crate::choice::{Choice, Home};
 use crate::exchanges::exchanges;
@@ -182,7 +183,7 @@ pub(crate) fn model(s: Sizes) -> Graph {
     m.graph
 }
 
-fn machine(devices: usize) -> Machine {
+pub(super) fn machine(devices: usize) -> Machine {
     Machine::by_name("8xa100-ideal").unwrap().first(devices).unwrap()
 }
 
@@ -201,7 +202,7 @@ fn held(graph: &Graph, choice: &Choice, tensor: TensorId) -> Vec<Held> {
 }
 
 /// What the choice says of a row: the labels that are cut with their blocks, then the home.
-fn show(graph: &Graph, choice: &Choice, name: &str) -> String {
+pub(super) fn show(graph: &Graph, choice: &Choice, name: &str) -> String {
     let id = graph.find(name).unwrap();
     let blocks = |list: Vec<(Region, DeviceSet)>, whole: &Region, names: &[String]| {
         let axes: Vec<usize> = (0..whole.rank()).filter(|&a| list.iter().any(|b| b.0.0[a] != whole.0[a])).collect();
@@ -248,10 +249,17 @@ fn handed_out(graph: &Graph, choice: &Choice) -> usize {
     needs.into_iter().map(missing).sum()
 }
 
+/// Strategies for a model and so many devices; some drawn, too.
+fn for_models(devices: usize) -> impl Iterator<Item = Strategy> {
+    let grids = [Strategy::Grid2d, Strategy::Grid3d];
+    let listed = Strategy::compared(devices).into_iter().filter(move |s| !grids.contains(s));
+    listed.chain((0..8).map(Strategy::Random))
+}
+
 #[test]
 fn every_choice_is_complete_and_legal() {
-    for strategy in Strategy::ALL {
-        for devices in 1..=4 {
+    for devices in 1..=4 {
+        for strategy in for_models(devices) {
             for labels in [true, false] {
                 let (graph, choice) = choose(strategy, Sizes { labels, ..SMALL }, devices);
                 for id in graph.ids() {
@@ -277,8 +285,9 @@ fn every_choice_is_complete_and_legal() {
                     let known = |h: &Held| h.devices.iter().all(|d| d.index() < devices) && !h.devices.is_empty();
                     assert!(held.iter().all(known));
                 }
-                // Folded where partials are, never left pending for a reader.
-                for (&id, d) in &choice.decompositions {
+                // Folded where partials are, never left pending for a reader, unless that was drawn.
+                let all = choice.decompositions.iter().filter(|_| !matches!(strategy, Strategy::Random(_)));
+                for (&id, d) in all {
                     let complete = produced(&graph, id, d, false).is_complete();
                     assert!(complete || matches!(choice.homes[&id], Home::At(_)), "{}", graph.node(id).name);
                 }
@@ -398,7 +407,47 @@ fn strategies_cut_what_they_are_known_for() {
                 ("0.gate.weight", &format!("home {all}")),
             ],
         );
+        // Later queries see more: a device has tokens of both ends, and folds over a quarter of the keys at a time.
+        let strips = [(0, 1, 0), (1, 2, 1), (2, 3, 2), (3, 5, 3), (5, 6, 2), (6, 7, 1), (7, 8, 0)];
+        let ends = strips.map(|(lo, hi, d)| format!("{lo}:{hi}@{{{d}}}")).join(" ");
+        let keys =
+            |(lo, hi, d): (usize, usize, usize)| [0, 2, 4, 6].map(|k| format!("{lo}:{hi},{k}:{}@{{{d}}}", k + 2));
+        let fold = strips.map(|strip| keys(strip).join(" ")).join(" ");
+        check(
+            Strategy::Ring,
+            labels,
+            &[
+                ("ids", &format!("home 1[{ends}]")),
+                ("0.k", &format!("s[{ends}]")),
+                ("0.attention", &format!("s,t[{fold}] home 2[{ends}]")),
+                ("1.o", &format!("s[{ends}]")),
+                ("logits", &format!("s[{ends}]")),
+                ("0.gate.weight", &format!("home {all}")),
+            ],
+        );
+        // Two groups of two.
+        let grouped = "0:2,0:6@{0} 0:2,6:12@{1} 2:4,0:6@{2} 2:4,6:12@{3}";
+        check(
+            Strategy::DataTensor { data: 2, tensor: 2 },
+            labels,
+            &[
+                ("ids", "home 0,1[0:2,0:4@{0} 0:2,4:8@{1} 2:4,0:4@{2} 2:4,4:8@{3}]"),
+                ("words", "n0[0:2@{0,1} 2:4@{2,3}]"),
+                ("0.attention", "b,h[0:2,0:2@{0} 0:2,2:4@{1} 2:4,0:2@{2} 2:4,2:4@{3}]"),
+                ("0.gate", &format!("b,n[{grouped}]")),
+                ("0.gate.weight", "home 0[0:6@{0,2} 6:12@{1,3}]"),
+                ("0.down", &format!("b,k[{grouped}] home 0[0:2@{{0,1}} 2:4@{{2,3}}]")),
+                ("table", &format!("home {all}")),
+            ],
+        );
     }
+}
+
+#[test]
+fn draws_differ_by_their_seed_alone() {
+    let drawn = |seed: u64| choose(Strategy::Random(seed), SMALL, 4).1;
+    assert_eq!(drawn(3), drawn(3));
+    assert_ne!(drawn(3), drawn(4));
 }
 
 #[test]
@@ -453,6 +502,10 @@ fn bytes_over_links_are_the_closed_forms() {
     check(Strategy::TensorSequence, 2 * 2 * 2 * (p - 1) * x + (p - 1) * x);
     // Queries, and what attention leaves, (p - 1) / p of them; each of a pair of devices the same keys and values.
     check(Strategy::Ulysses, 2 * (2 * (p - 1) * x / p + 2 * 2 * (p - 1) * kv / p));
+    // The device with the first and the last token lacks the six between, the next has no need of the last, and so on.
+    check(Strategy::Ring, 2 * 2 * (6 + 5 + 4 + 3) * kv / 8);
+    // All-reduces of half of x in each of two pairs, and every pair's ids to both.
+    check(Strategy::DataTensor { data: 2, tensor: 2 }, 2 * 2 * 2 * x + ids);
 }
 
 #[test]
@@ -505,13 +558,19 @@ fn what_does_not_fit_is_refused_with_sizes() {
     check(Strategy::Ulysses, &short, 4, few_tokens);
     check(Strategy::TensorSequence, &short, 4, few_tokens);
 
-    let mut gemm = Graph::new();
-    let input = |g: &mut Graph, name: &str, shape: [usize; 2]| {
-        g.input(name, InputKind::Input, TensorType::new(DType::F32, shape)).unwrap()
-    };
-    let (a, b) = (input(&mut gemm, "a", [64, 32]), input(&mut gemm, "b", [32, 16]));
-    let c = gemm.contraction("c", "mk,kn->mn", &[a, b]).unwrap();
-    gemm.output("c", c).unwrap();
+    check(Strategy::Ring, &short, 4, few_tokens);
+    let both = |data, tensor| Strategy::DataTensor { data, tensor };
+    let groups = "there are 8 devices; of such strategies data-2-tensor-4, data-4-tensor-2 would use all of them";
+    check(both(2, 3), &five, 8, groups);
+    check(both(usize::MAX, 2), &five, 8, groups);
+    let few_rows = "with each of 6 groups as a device: the batch (leading axis of `ids`) is 4 and there are 6 devices; a \
+        batch of 6 or more, or at most 4 devices, would work";
+    check(both(6, 1), &five, 6, few_rows);
+    let gemm = product(64, 16, 32);
+    let no_product = "`words` is not the product of two matrices; grids cut graphs of such products alone";
+    check(Strategy::Grid2d, &five, 4, no_product);
+    check(Strategy::Grid3d, &product(1, 2, 1), 4, "`c` is too small to be cut in 4 parts");
+    check(Strategy::Ring, &gemm, 4, "there is no attention in which keys could be cut");
     let differ = "the leading axis of every input must be the batch, but that of `a` is 64 long and that of `b` 32";
     check(Strategy::Data, &gemm, 4, differ);
     let none = "no product of an activation with a parameter has 4 output features, one for each device";
