@@ -6,5 +6,6 @@ pub mod exchange;
 pub mod plan;
 pub mod random;
 pub mod report;
+pub mod running;
 pub mod simulator;
 pub mod statistics;

@@ -8,6 +8,7 @@ pub mod first_principles;
 pub mod gemm;
 pub mod graphs;
 pub mod long;
+pub mod measured;
 pub mod memory;
 pub mod one;
 pub mod prototype;
@@ -38,6 +39,8 @@ pub enum What {
     Memory,
     /// Plans drawn from the candidates
     Random,
+    /// Drawn plans run on threads of this host
+    Measured,
     /// A block's bytes, against what compiled modules of another system move
     Xla,
     /// A training step's bytes
@@ -54,6 +57,7 @@ impl What {
             What::Long => long::section(arguments),
             What::Memory => memory::section(arguments),
             What::Random => random::section(arguments),
+            What::Measured => measured::section(arguments),
             What::Xla => xla::section(arguments),
             What::Train => train::section(arguments),
         }

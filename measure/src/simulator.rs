@@ -3,15 +3,14 @@
 
 mod cases;
 
+use crate::running::{seconds, timelines};
 use crate::statistics::{median_error, pearson};
 use cases::{Asked, Case};
 use clap::Args;
-use ein_ir::dense::Dense;
 use ein_ir::text;
 use ein_plan::options::Options;
 use ein_plan::plan::{Plan, plan};
-use ein_run::Executor;
-use ein_run::measure::{measure, median};
+use ein_run::measure::measure;
 use ein_task::machine::Machine;
 use ein_task::simulate::simulate;
 use std::collections::BTreeMap;
@@ -106,29 +105,11 @@ fn planned(case: &Case, machine: &Machine) -> Result<Result<Plan, String>, Box<d
 /// Simulates and runs a plan.
 fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<dyn Error>> {
     let simulated = simulate(&plan.tasks, &plan.machine);
-    let values: BTreeMap<String, Dense> =
-        plan.tasks.externals.iter().map(|e| (e.name.clone(), numbers(&e.ty))).collect();
-    let mut executor = Executor::new(plan.tasks.clone(), &values)?;
-    let inputs: BTreeMap<String, Dense> = plan
-        .tasks
-        .externals
-        .iter()
-        .filter(|e| !e.is_resident())
-        .map(|e| (e.name.clone(), values[&e.name].clone()))
-        .collect();
-    for _ in 0..3 {
-        executor.run(&inputs)?;
-    }
-    let mut times = Vec::new();
+    let timelines = timelines(plan, arguments.runs.into())?;
     let mut by_verb: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let verb = |task: u32| plan.tasks.tasks[task as usize].verb.name().to_owned();
-    for _ in 0..arguments.runs {
-        let timeline = executor.run(&inputs)?.timeline;
-        let first = timeline.events.iter().map(|e| e.start.0).fold(f64::INFINITY, f64::min);
-        times.push(timeline.makespan().0 - first);
-        for e in &timeline.events {
-            by_verb.entry(verb(e.task)).or_default().1 += (e.end.0 - e.start.0) / f64::from(arguments.runs);
-        }
+    for e in timelines.iter().flat_map(|t| &t.events) {
+        by_verb.entry(verb(e.task)).or_default().1 += (e.end.0 - e.start.0) / f64::from(arguments.runs);
     }
     for e in &simulated.events {
         by_verb.entry(verb(e.task)).or_default().0 += e.end.0 - e.start.0;
@@ -138,7 +119,7 @@ fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<d
         devices: case.devices,
         tasks: plan.tasks.tasks.len(),
         simulated: simulated.makespan().0,
-        measured: median(&times),
+        measured: seconds(&timelines),
     };
     eprintln!(
         "{:<44} {:>9.3} ms {:>9.3} ms {:>+6.1} %",
@@ -153,12 +134,6 @@ fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<d
         }
     }
     Ok(row)
-}
-
-/// Numbers around one, the same each time.
-fn numbers(ty: &ein_ir::graph::TensorType) -> Dense {
-    let value = |n: usize| 0.5 + (n.wrapping_mul(0x9e37_79b9) >> 8 & 0xff) as f64 / 256.0;
-    Dense::from_f64(ty.dtype, ty.shape.clone(), &(0..ty.elements()).map(value).collect::<Vec<_>>())
 }
 
 /// The figures that were fitted, and how busy the host is.

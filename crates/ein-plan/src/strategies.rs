@@ -77,6 +77,9 @@ fn ring(graph: &Graph, options: &Options, workers: &[DeviceId]) -> Result<Choice
     folded.map_or_else(|| strips(Strategy::Ring, graph, options, workers.to_vec()), Ok)
 }
 
+/// The most blocks of keys that a device folds one after the other in ring attention: more would only be more to plan.
+const KEYS: usize = 8;
+
 /// What a cut axis is, which decides what a product does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -433,7 +436,8 @@ impl<'a> Rule<'a> {
         };
         let blocks = cut::blocks(spec, label, &strips, &self.workers);
         let keys = if self.strategy == Strategy::Ring { self.keys(id, spec) } else { None };
-        let blocks = keys.map_or(blocks.clone(), |keys| cut::further(spec, &blocks, keys, self.devices().len()));
+        let blocks =
+            keys.map_or(blocks.clone(), |keys| cut::further(spec, &blocks, keys, self.devices().len().min(KEYS)));
         self.choice.decompositions.insert(id, blocks);
         let folded = label >= spec.rank || keys.is_some();
         // Partials go where the strategy keeps activations; so does what attention leaves under Ulysses.
