@@ -210,9 +210,9 @@ fn means(ratios: &[Ratio], section: &mut Section) {
     section.table(&head, &table);
 }
 
-/// The geometric mean of positive ratios; 0 if one is 0.
+/// The geometric mean of ratios, plans that move nothing aside.
 fn geometric_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
-    let logarithms: Vec<f64> = ratios.map(f64::ln).collect();
+    let logarithms: Vec<f64> = ratios.filter(|&r| r > 0.0).map(f64::ln).collect();
     (!logarithms.is_empty()).then(|| (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp())
 }
 
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn means_are_geometric() {
         assert_eq!(geometric_mean([].into_iter()), None);
-        assert!((geometric_mean([0.5, 2.0].into_iter()).unwrap() - 1.0).abs() < 1e-12);
+        assert!((geometric_mean([0.5, 2.0, 0.0].into_iter()).unwrap() - 1.0).abs() < 1e-12);
         let nothing = Ratio {
             block: String::new(),
             machine: "",
