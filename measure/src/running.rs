@@ -3,7 +3,6 @@
 use ein_ir::dense::Dense;
 use ein_plan::plan::Plan;
 use ein_run::Executor;
-use ein_run::measure::median;
 use ein_task::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,10 +23,10 @@ pub fn timelines(plan: &Plan, runs: usize) -> Result<Vec<Timeline>, Box<dyn Erro
     (0..runs).map(|_| Ok(executor.run(&inputs)?.timeline)).collect()
 }
 
-/// The median seconds of runs, each from its first event to its last.
-pub fn seconds(timelines: &[Timeline]) -> f64 {
-    let span = |t: &Timeline| t.makespan().0 - t.events.iter().map(|e| e.start.0).fold(f64::INFINITY, f64::min);
-    median(&timelines.iter().map(span).collect::<Vec<_>>())
+/// The seconds of runs, each from its first event to its last.
+pub fn seconds(timelines: &[Timeline]) -> Vec<f64> {
+    let first = |t: &Timeline| t.events.iter().map(|e| e.start.0).fold(f64::INFINITY, f64::min);
+    timelines.iter().map(|t| t.makespan().0 - first(t)).collect()
 }
 
 /// Numbers around one, the same each time.

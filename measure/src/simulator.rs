@@ -10,7 +10,7 @@ use clap::Args;
 use ein_ir::text;
 use ein_plan::options::Options;
 use ein_plan::plan::{Plan, plan};
-use ein_run::measure::measure;
+use ein_run::measure::{measure, median};
 use ein_task::machine::Machine;
 use ein_task::simulate::simulate;
 use std::collections::BTreeMap;
@@ -119,7 +119,7 @@ fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<d
         devices: case.devices,
         tasks: plan.tasks.tasks.len(),
         simulated: simulated.makespan().0,
-        measured: seconds(&timelines),
+        measured: median(&seconds(&timelines)),
     };
     eprintln!(
         "{:<44} {:>9.3} ms {:>9.3} ms {:>+6.1} %",

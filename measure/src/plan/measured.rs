@@ -15,7 +15,8 @@ use std::time::SystemTime;
 const WORKLOAD: &str = "d1024:1x512,8,8";
 const DEVICES: usize = 4;
 const DRAWS: u64 = 60;
-const RUNS: usize = 3;
+/// Of these the quickest counts: what else the host does only adds.
+const RUNS: usize = 7;
 const CORRELATION: f64 = 0.9;
 
 /// One drawn plan: its cost, what it moves, what the simulator says, and what was measured.
@@ -45,6 +46,11 @@ pub fn section(arguments: &Arguments) -> Section {
     let bar = format!("≥ {CORRELATION} and above that of bytes");
     section.verdict("r of our cost and measured seconds", bar, found, cost >= CORRELATION && cost > bytes);
     let row = |r: &Row| [r.cost, r.simulated, r.measured].map(|s| format!("{:.2}", s * 1e3)).to_vec();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("unknown").to_owned();
+    section.say(&format!(
+        "Load of the host over the last minute, this run included: {load}. The quickest of {RUNS} runs counts."
+    ));
     if arguments.rows {
         section.table(&["cost, ms", "simulated, ms", "measured, ms"], &rows.iter().map(row).collect::<Vec<_>>());
     }
@@ -57,7 +63,7 @@ fn rows(draws: u64) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = Vec::new();
     for seed in 0..draws {
         let plan = plan(&graph, &machine, &Options { strategy: Some(Strategy::Random(seed)), ..Options::default() })?;
-        let measured = seconds(&timelines(&plan, RUNS)?);
+        let measured = seconds(&timelines(&plan, RUNS)?).into_iter().fold(f64::INFINITY, f64::min);
         let (cost, simulated) = (plan.report.cost, plan.report.simulated_seconds.0);
         eprintln!("  draw {seed}: {:.1} ms, simulated {:.1}, cost {:.1}", measured * 1e3, simulated * 1e3, cost * 1e3);
         rows.push(Row { cost, bytes: plan.report.bytes_total.0 as f64, simulated, measured });
