@@ -215,8 +215,15 @@ impl Maker {
             inputs.push(self.given(Dense::i64([n], offsets), keys as f64));
             n
         });
+        let own = !causal && packed.is_none() && self.rng.one_in(2);
+        if own {
+            for features in [dim, value_dim] {
+                inputs.push(self.input(dtype, &[batch, kv_heads, queries, features]));
+            }
+        }
         let a = Attention {
             causal,
+            own,
             window: (causal && self.rng.one_in(2)).then(|| self.rng.range(1, 4)),
             softcap: self.rng.one_in(3).then_some(2.0_f64.to_bits()),
             packed,

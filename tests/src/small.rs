@@ -186,6 +186,7 @@ pub fn attention(causal: bool, mask: bool) -> Graph {
         window: None,
         softcap: None,
         packed: None,
+        own: false,
         mask,
         scale: 0.5f64.to_bits(),
         dtype: DType::F32,

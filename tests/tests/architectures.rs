@@ -2,13 +2,14 @@
 
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
+use ein_ir::region::Region;
 use ein_plan::options::{Objective, Options};
 use ein_task::machine::Machine;
 use ein_task::units::Bytes;
 use ein_tests::fixtures::{fixture, ids, json, numbers};
 use ein_tests::same::one_difference;
 use einsummable::generate::Generator;
-use einsummable::models::{Decoder, DecoderInputs, Folder, Head, ModelConfig, sentence, vit};
+use einsummable::models::{Decoder, DecoderInputs, Folder, Head, KeyValues, ModelConfig, sentence, vit};
 use einsummable::nn::rotary::Positions;
 use einsummable::{Compiled, Session, Tensor};
 use serde_json::{Value, json};
@@ -278,6 +279,74 @@ fn packed_sequences() {
             assert_eq!(one_difference(found, &stored, WITHIN), None, "{name} on {devices}");
         }
     }
+}
+
+/// A prompt and then token by token, each after a cache of the keys and values before it: the logits of the whole.
+/// (Not of phi-3, whose tokens all turn otherwise once there are more than its first context holds.)
+#[test]
+fn steps_after_a_cache() {
+    for name in ["mistral", "qwen3", "gemma-2", "llama-gqa"] {
+        let (folder, expected) = opened(name, &json!({ "dtype": "float32" }));
+        let ModelConfig::Decoder(config) = &folder.config else { panic!("{name} is a decoder") };
+        let all = tensor(&expected["input_ids"], DType::I64);
+        let (batch, total) = (all.shape[0], all.shape[1]);
+        let prompt = total - 3;
+        let ids = |from: usize, to: usize| {
+            let values = all.to_f64();
+            let rows = values.chunks(total).flat_map(|row| row[from..to].to_vec()).collect::<Vec<f64>>();
+            Dense::from_f64(DType::I64, [batch, to - from], &rows)
+        };
+        let integers = |tokens| Tensor::input(sentence::IDS, [batch, tokens], DType::I64);
+        let run = |devices, out: &Tensor, own: &[KeyValues], given: Vec<(String, Dense)>| {
+            let mut outputs = vec![("logits".to_owned(), out)];
+            for (n, own) in own.iter().enumerate() {
+                outputs.extend([(format!("keys {n}"), &own.keys), (format!("values {n}"), &own.values)]);
+            }
+            let outputs: Vec<(&str, &Tensor)> = outputs.iter().map(|(name, tensor)| (name.as_str(), *tensor)).collect();
+            let compiled = session(devices, Options::default()).compile_with(&outputs, &folder.weights);
+            compiled.expect("a model").run(given).unwrap_or_else(|e| panic!("{name}: {e}"))
+        };
+        let model = Decoder::new(config);
+        let whole = run(
+            1,
+            &model.forward_with(&integers(total), DecoderInputs::default()),
+            &[],
+            vec![(sentence::IDS.into(), ids(0, total))],
+        );
+        let (out, own) = model.begin(&integers(prompt), Positions::default());
+        let begun = run(2, &out, &own, vec![(sentence::IDS.into(), ids(0, prompt))]);
+        let mut past: Vec<[Dense; 2]> = (0..own.len())
+            .map(|n| [begun[&format!("keys {n}")].clone(), begun[&format!("values {n}")].clone()])
+            .collect();
+        for (at, devices) in (prompt..total).zip([1, 3, 8]) {
+            let mut given = vec![(sentence::IDS.to_owned(), ids(at, at + 1))];
+            let mut caches = Vec::new();
+            for (n, [keys, values]) in past.iter().enumerate() {
+                let (k, v) = (format!("past {n} k"), format!("past {n} v"));
+                let state = |name: &str, d: &Dense| Tensor::state(name, d.shape.clone(), DType::F32);
+                caches.push(KeyValues { keys: state(&k, keys), values: state(&v, values) });
+                given.extend([(k, keys.clone()), (v, values.clone())]);
+            }
+            let (out, own) = model.step(&integers(1), &caches, Positions { start: at, ..Positions::default() });
+            let found = run(devices, &out, &own, given);
+            let stored = whole["logits"]
+                .cut(&whole["logits"].ty().whole(), &Region::of(&[(0, batch), (at, at + 1), (0, config.vocab_size)]));
+            assert_eq!(one_difference(&found["logits"], &stored, WITHIN), None, "{name}, token {at} on {devices}");
+            for (n, past) in past.iter_mut().enumerate() {
+                for (past, own) in past.iter_mut().zip(["keys", "values"]) {
+                    *past = appended(past, &found[&format!("{own} {n}")]);
+                }
+            }
+        }
+    }
+}
+
+/// One more token behind `[b, h, s, d]`.
+fn appended(past: &Dense, own: &Dense) -> Dense {
+    let &[b, h, s, d] = past.shape.as_slice() else { panic!("keys have four axes") };
+    let (past, own) = (past.to_f64(), own.to_f64());
+    let rows = past.chunks(s * d).zip(own.chunks(d)).flat_map(|(past, own)| [past, own].concat());
+    Dense::from_f64(DType::F32, [b, h, s + 1, d], &rows.collect::<Vec<f64>>())
 }
 
 /// Every scaling of the rotation that `transformers` has, on one set of weights, longer than the first context.

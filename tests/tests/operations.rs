@@ -162,9 +162,10 @@ families!(
 );
 
 /// Methods that make tensors and need no row, with the reason.
-const NO_ROW: [(&str, &str); 6] = [
+const NO_ROW: [(&str, &str); 7] = [
     ("input", "every row has inputs, which the draw makes"),
     ("parameter", "as `input`"),
+    ("state", "as `input`"),
     ("constant", "as `input`: to the graph it is a parameter; ein_run's and the session's tests give values"),
     ("named", "names a row and computes nothing"),
     ("poisoned", "carries an error and computes nothing"),

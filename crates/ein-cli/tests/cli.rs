@@ -540,13 +540,13 @@ fn sizes_that_are_wrong() {
     check("gemm:2147483648,2147483648,2147483648", &["more bytes than can be addressed"]);
     check("gemm:8,8,8,f33", &["gemm:M,N,K[,DTYPE]"]);
     check("gemm:8,8,8,bool", &["bool"]);
-    check("chain:deep,4", &["no chain `deep`", "bushy|left"]);
+    check("chain:deep,4", &["no chain `deep`", "bushy|left|right"]);
     check("attention:2x4,3,2,8", &["3 query heads", "2 key/value heads"]);
     check("attention:4,3,2,8", &["`4` is not BATCHxSEQ"]);
     check("llama-7b:0x4", &["`0` is not a size"]);
     check("llama-7b:2147483648x2147483648", &["more bytes than can be addressed"]);
     check("llama-7b-block:1x4,i64", &["i64"]);
-    check("decode:llama-7b:1x128", &["not there yet"]);
+    check("decode:llama-7b:1x128", &["no workload `decode`", "decode=BATCHxLENGTH"]);
     place.model("llama", |_| ());
     for sizes in ["0x4", "4", "x", "-1x4", "1x2x3", "1.5x2"] {
         place.check(&format!("plan llama --batch-seq={sizes}"), 2, &[sizes, "8x512"]);

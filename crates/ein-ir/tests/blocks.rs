@@ -148,6 +148,7 @@ fn attention(rng: &mut Rng) -> Case {
         window: None,
         softcap: None,
         packed: None,
+        own: false,
         mask: None,
         scale: 0.5_f64.to_bits(),
         dtype: *rng.pick(&[DType::F32, DType::F64, DType::BF16]),
@@ -163,6 +164,7 @@ fn attention(rng: &mut Rng) -> Case {
         window: (a.causal && rng.chance(2)).then(|| rng.range(1, 4)),
         softcap: rng.chance(3).then(|| 1.5_f64.to_bits()),
         packed,
+        own: !a.causal && packed.is_none() && rng.chance(2),
         ..a
     };
     let mut operands = vec![
@@ -174,6 +176,10 @@ fn attention(rng: &mut Rng) -> Case {
         let n = mask.iter().product();
         let values: Vec<f64> = (0..n).map(|_| if rng.chance(3) { f64::NEG_INFINITY } else { 0.5 }).collect();
         operands.push(Dense::from_f64(a.dtype, mask.as_slice(), &values));
+    }
+    if a.own {
+        operands.push(rng.floats(a.dtype, &[a.batch, a.kv_heads, a.queries, a.dim]));
+        operands.push(rng.floats(a.dtype, &[a.batch, a.kv_heads, a.queries, a.value_dim]));
     }
     if let Some(n) = a.packed {
         let mut offsets: Vec<i64> = (0..n).map(|_| rng.range(0, a.keys) as i64).collect();

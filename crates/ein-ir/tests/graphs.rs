@@ -56,6 +56,7 @@ fn attention(heads: usize, kv_heads: usize, mask: Option<Vec<usize>>) -> Attenti
         window: None,
         softcap: None,
         packed: None,
+        own: false,
         mask,
         scale: 1.0_f64.to_bits(),
         dtype: DType::F32,

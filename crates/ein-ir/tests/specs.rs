@@ -25,6 +25,7 @@ fn attention(queries: usize, keys: usize, causal: bool) -> Attention {
         window: None,
         softcap: None,
         packed: None,
+        own: false,
         mask: Some(vec![1, 6, 1, keys]),
         scale: 1.0_f64.to_bits(),
         dtype: DType::F32,

@@ -115,6 +115,7 @@ fn heads_that_do_not_divide() {
         window: None,
         softcap: None,
         packed: None,
+        own: false,
         mask: None,
         scale: 0.125_f64.to_bits(),
         dtype: DType::F16,

@@ -125,6 +125,7 @@ fn main() {
             window: None,
             softcap: None,
             packed: None,
+            own: false,
             mask: None,
             scale: 0.125f64.to_bits(),
             dtype: DType::F32,

@@ -108,6 +108,7 @@ mod tests {
             window: None,
             softcap: None,
             packed: None,
+            own: false,
             mask: None,
             scale: 0,
             dtype: DType::BF16,

@@ -25,6 +25,8 @@ struct Form {
     scale: Option<f64>,
     window: Option<usize>,
     softcap: Option<f64>,
+    /// Whether queries have keys of their own.
+    own: bool,
 }
 
 /// Sizes of an attention, and its type.
@@ -51,6 +53,7 @@ fn attention(d: &mut Draw, sizes: &Sizes, options: fn(&mut Draw, [usize; 4], DTy
     let k = d.finite(&shape(heads, [keys, dim]), dtype);
     let v = d.finite(&shape(heads, [keys, value]), dtype);
     let form = options(d, [batch, heads * sizes.group, queries, keys], dtype);
+    let own = form.own.then(|| [dim, value].map(|features| d.finite(&shape(heads, [queries, features]), dtype)));
     let options = AttentionOptions {
         mask: form.mask.as_ref(),
         key_padding_mask: form.key_padding_mask.as_ref(),
@@ -60,12 +63,18 @@ fn attention(d: &mut Draw, sizes: &Sizes, options: fn(&mut Draw, [usize; 4], DTy
         enable_gqa: sizes.group > 1,
         window: form.window,
         softcap: form.softcap,
+        own: own.as_ref().map(|[k, v]| (k, v)),
     };
     Drawn::within(q.scaled_dot_product_attention(&k, &v, &options), rounded(dtype))
 }
 
 fn causal(d: &mut Draw, _: [usize; 4], _: DType) -> Form {
     Form { causal: d.rng.one_in(2), scale: d.rng.one_in(3).then_some(0.5), ..Form::default() }
+}
+
+fn owned(d: &mut Draw, full: [usize; 4], dtype: DType) -> Form {
+    let form = if d.rng.one_in(2) { masked(d, full, dtype) } else { Form::default() };
+    Form { own: true, softcap: d.rng.one_in(3).then_some(1.5), ..form }
 }
 
 fn windowed(d: &mut Draw, _: [usize; 4], _: DType) -> Form {
@@ -131,6 +140,13 @@ pub fn rows() -> Vec<Operation> {
             },
         },
         Operation { name: "scaled_dot_product_attention masked", draw: |d| attention(d, &FULL, masked) },
+        Operation {
+            name: "scaled_dot_product_attention with own keys",
+            draw: |d| {
+                let group = d.rng.range(1, 2);
+                attention(d, &Sizes { group, ..FULL }, owned)
+            },
+        },
         Operation { name: "scaled_dot_product_attention padded", draw: |d| attention(d, &FULL, padded) },
         Operation {
             name: "scaled_dot_product_attention padded, of rank 3",

@@ -19,6 +19,7 @@ pub fn apply(operation: &str, args: &Args, x: &[Tensor]) -> Option<Vec<Tensor>> 
                 enable_gqa: flag("enable_gqa"),
                 window: args.has("window").then(|| args.size("window")),
                 softcap: args.has("softcap").then(|| args.number("softcap")),
+                own: None,
             };
             x[0].scaled_dot_product_attention(&x[1], &x[2], &options)
         }

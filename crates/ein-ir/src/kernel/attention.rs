@@ -13,13 +13,17 @@ use crate::spec::{AxisMap, Band, OperandSpec, Role, Spec, Work, affine, label};
 /// `out[b,h,s,e] = Σ_t softmax_t(cap(scale · Σ_d q[b,h,s,d] k[b,h/g,t,d]) + mask[b,h,s,t]) v[b,h/g,t,e]`.
 ///
 /// Operands: q `[b,h,s,d]`, k `[b,kv,t,d]`, v `[b,kv,t,e]`; when `mask`, an additive mask `[b|1, h|1, s|1, t]`;
-/// when `packed`, offsets `[n]` (`i64` or `i32`). Query head `h` reads key/value head `h / (heads / kv_heads)`.
+/// when `own`, a key `[b,kv,s,d]` and a value `[b,kv,s,e]` of every query, which it reads beside the others; when
+/// `packed`, offsets `[n]` (`i64` or `i32`). Query head `h` reads key/value head `h / (heads / kv_heads)`.
 /// `cap(x) = softcap · tanh(x / softcap)`, or `x` without one. A query whose keys are all masked gives 0, as in
 /// `PyTorch`. Labels in order: b, h, s, e | t, d, and n when packed.
 ///
 /// Packed sequences stand one after the other along both s and t (`flash_attn_varlen`): sequence `i` begins at
 /// `offsets[i]`, and a query reads keys of its own sequence only. What follows the last offset is a sequence too, so
 /// that the capacity may exceed what is used.
+///
+/// With `own`, k and v are a cache and the queries are one new token each: none is copied to stand beside the other. Of
+/// a cut t, the block of the first key reads the own ones too. They are not counted as work, being one key of many.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attention {
     /// Batch b.
@@ -46,6 +50,8 @@ pub struct Attention {
     pub mask: Option<Vec<usize>>,
     /// Number of offsets, if sequences are packed; needs `queries == keys`.
     pub packed: Option<usize>,
+    /// Whether every query has a key and a value of its own; neither `causal` nor `packed` then.
+    pub own: bool,
     /// The bits of the `f64` scale.
     pub scale: u64,
     /// Type of q, k, v and the result.
@@ -71,6 +77,7 @@ impl Attention {
             softcap: None,
             mask: None,
             packed: None,
+            own: false,
             scale,
             dtype,
         }
@@ -105,6 +112,11 @@ impl Attention {
         self.band().map_or(keys, |band| band.seen(Interval::new(query, query + 1), keys))
     }
 
+    /// Position of the queries' own keys among the operands; their values follow.
+    pub fn own_operand(&self) -> usize {
+        3 + usize::from(self.mask.is_some())
+    }
+
     /// Position of the offsets among the operands.
     pub fn offsets_operand(&self) -> usize {
         3 + usize::from(self.mask.is_some())
@@ -125,11 +137,14 @@ impl Definition for Attention {
         let window = settings.size("window")?;
         let softcap = settings.float("softcap")?;
         let packed = settings.flag("packed")?;
+        let own = settings.flag("own")?;
         let scale = settings.float("scale")?;
         let (&[q, k, v], rest) = shapes.split_first_chunk::<3>().ok_or_else(|| {
             let found = shapes.len();
             format!("attention takes q, k, v, perhaps a mask and, if packed, offsets; not {found} tensors")
         })?;
+        let rest = if own { rest.split_last_chunk::<2>().map(|(rest, _)| rest) } else { Some(rest) };
+        let rest = rest.ok_or("attention with `own` takes each query's key and value as its last operands")?;
         let (&[batch, heads, queries, dim], &[_, kv_heads, keys, _], &[_, _, _, value_dim]) = (q, k, v) else {
             return Err(format!("attention takes q, k and v of 4 axes each, not {q:?}, {k:?}, {v:?}"));
         };
@@ -145,7 +160,7 @@ impl Definition for Attention {
         };
         let plain = Self::new([batch, heads, kv_heads, queries, keys, dim, value_dim], operands[0].dtype);
         let scale = scale.unwrap_or(plain.scale);
-        Ok(Self { causal, window, softcap, mask, packed: offsets, scale, ..plain })
+        Ok(Self { causal, window, softcap, mask, packed: offsets, own, scale, ..plain })
     }
 
     fn settings(&self) -> Vec<(&'static str, Setting)> {
@@ -157,6 +172,9 @@ impl Definition for Attention {
         settings.extend(self.softcap.map(|c| ("softcap", Setting::Float(c))));
         if self.packed.is_some() {
             settings.push(("packed", Setting::Flag));
+        }
+        if self.own {
+            settings.push(("own", Setting::Flag));
         }
         settings.push(("scale", Setting::Float(self.scale)));
         settings
@@ -190,6 +208,14 @@ impl Definition for Attention {
         if self.packed == Some(0) {
             return Some("packed sequences need at least one offset, that of the first".into());
         }
+        if self.own && (self.causal || self.packed.is_some()) {
+            return Some(
+                "queries with keys of their own read all others: `own` goes with neither `causal` nor `packed`".into(),
+            );
+        }
+        if self.own && self.keys == 0 {
+            return Some("queries with keys of their own need at least one other key".into());
+        }
         let full = [self.batch, self.heads, self.queries, self.keys];
         let fits = |mask: &Vec<usize>| {
             mask.len() == 4 && mask[3] == self.keys && mask.iter().zip(full).all(|(&m, n)| m == n || m == 1)
@@ -205,7 +231,11 @@ impl Definition for Attention {
             (only.clone(), vec![self.batch, self.kv_heads, self.keys, self.dim]),
             (only.clone(), vec![self.batch, self.kv_heads, self.keys, self.value_dim]),
         ];
-        operands.extend(self.mask.as_ref().map(|mask| (only, mask.clone())));
+        operands.extend(self.mask.as_ref().map(|mask| (only.clone(), mask.clone())));
+        if self.own {
+            let of = |features| (only.clone(), vec![self.batch, self.kv_heads, self.queries, features]);
+            operands.extend([of(self.dim), of(self.value_dim)]);
+        }
         operands.extend(self.packed.map(|n| (vec![DType::I64, DType::I32], vec![n])));
         let result = TensorType::new(self.dtype, [self.batch, self.heads, self.queries, self.value_dim]);
         Signature { operands, result }
@@ -219,7 +249,7 @@ impl Definition for Attention {
         let mut operands = vec![
             affine(&[b, h, s, d]),
             vec![one(b), kv_head.clone(), key.clone(), one(d)],
-            vec![one(b), kv_head, key.clone(), one(e)],
+            vec![one(b), kv_head.clone(), key.clone(), one(e)],
         ];
         if let Some(mask) = &self.mask {
             let full = [self.batch, self.heads, self.queries, self.keys];
@@ -228,6 +258,10 @@ impl Definition for Attention {
                 if extent == full { axis } else { AxisMap::Affine(Affine::constant(0)) }
             };
             operands.push(axes.map(axis).collect());
+        }
+        if self.own {
+            operands.push(vec![one(b), kv_head.clone(), one(s), one(d)]);
+            operands.push(vec![one(b), kv_head, one(s), one(e)]);
         }
         let mut labels = vec![
             label("b", self.batch, Role::Free),
@@ -274,8 +308,11 @@ impl Definition for Attention {
         if idle {
             return Ok(vec![Column::F(tops), Column::F(sums), Column::F(accs)]);
         }
-        let given: Vec<Floats> = operands[..self.offsets_operand()].iter().flatten().map(Floats::new).collect();
+        let floats = self.own_operand() + if self.own { 2 } else { 0 };
+        let given: Vec<Floats> = operands[..floats].iter().flatten().map(Floats::new).collect();
         let (q, k, v) = (&given[0], &given[1], &given[2]);
+        // Keys and values of the queries' own, in the block of the first key.
+        let own = (self.own && t.lo == 0).then(|| (&given[self.own_operand()], &given[self.own_operand() + 1]));
         let offsets: Option<Vec<i64>> = self.packed.map(|n| {
             let offsets = operands[self.offsets_operand()].as_ref().expect("offsets of a block that reads");
             (0..n).map(|i| offsets.data.scalar(i).to_i64()).collect()
@@ -306,16 +343,23 @@ impl Definition for Attention {
                         }
                         scores.push(score);
                     }
+                    let own = own.map(|(k, v)| {
+                        let (x, y) = (q.at([batch, head, query, d.lo]), k.at([batch, kv, query, d.lo]));
+                        let dot: f64 = (0..d.len()).map(|i| q.values[x + i] * k.values[y + i]).sum();
+                        (self.capped(self.scale() * dot), &v.values[v.at([batch, kv, query, e.lo])..])
+                    });
+                    scores.extend(own.map(|own| own.0));
                     let top = scores.iter().copied().fold(f64::NEG_INFINITY, scalar::max);
                     let acc = &mut accs[row * e.len()..(row + 1) * e.len()];
-                    for (key, &score) in (seen.lo..seen.hi).zip(&scores) {
+                    let of = |key: usize| &v.values[v.at([batch, kv, key, e.lo])..];
+                    let values = (seen.lo..seen.hi).map(of).chain(own.map(|own| own.1));
+                    for (values, &score) in values.zip(&scores) {
                         if score == f64::NEG_INFINITY {
                             continue;
                         }
                         let weight = scale(score, top);
                         sums[row] += weight;
-                        let at = v.at([batch, kv, key, e.lo]);
-                        for (acc, value) in acc.iter_mut().zip(&v.values[at..]) {
+                        for (acc, value) in acc.iter_mut().zip(values) {
                             *acc += weight * value;
                         }
                     }

@@ -122,12 +122,14 @@ fn random_kernel(random: &mut Random) -> Kernel {
             let causal = random.below(2) == 0;
             let one_or = |random: &mut Random, n: usize| if random.below(2) == 0 { 1 } else { n };
             let mask = vec![one_or(random, batch), one_or(random, heads), one_or(random, queries), keys];
+            let packed = (queries == keys && random.below(2) == 0).then(|| size(random));
             Kernel::Attention(Attention {
                 causal,
+                own: !causal && packed.is_none() && random.below(2) == 0,
                 window: (causal && random.below(2) == 0).then(|| size(random)),
                 softcap: (random.below(3) == 0).then(|| random.of(&[30.0f64, 0.5, 1e-300]).to_bits()),
                 mask: (random.below(2) == 0).then_some(mask),
-                packed: (queries == keys && random.below(2) == 0).then(|| size(random)),
+                packed,
                 scale: if random.below(2) == 0 { plain.scale } else { random.of(&[1.0f64, -0.0, f64::NAN]).to_bits() },
                 ..plain
             })

@@ -150,6 +150,7 @@ impl Model {
             window: None,
             softcap: None,
             packed: None,
+            own: false,
             mask: None,
             scale: 0.5_f64.to_bits(),
             dtype: DType::F32,

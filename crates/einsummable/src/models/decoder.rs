@@ -3,7 +3,7 @@
 use super::architecture::{Architecture, Family, Head};
 use super::causal::{CausalLm, at_position, language_head};
 use super::config::ConfigError;
-use super::decoder_layer::{DecoderLayer, Norm};
+use super::decoder_layer::{DecoderLayer, KeyValues, Norm};
 use super::keys::Keys;
 use super::{rope, sentence};
 use crate::nn::rotary::{Positions, Rotary};
@@ -234,13 +234,42 @@ impl Decoder {
         self.finish(&self.hidden(ids, inputs))
     }
 
-    fn hidden(&self, ids: &Tensor, inputs: DecoderInputs<'_>) -> Tensor {
-        let mut x = self.embed_tokens.forward(ids);
-        if let Some(scale) = self.config.embedding_scale {
-            // The scale has the type of the embeddings, so it is rounded before it multiplies.
-            let rounded = Dense::from_f64(self.config.dtype, [], &[scale]).to_f64()[0];
-            x = x.mul(rounded);
+    /// Ids `[b, s]` to logits `[b, s, vocab]`, or to hidden states, and for each layer the keys and values that
+    /// [`Decoder::step`] goes on from.
+    pub fn begin(&self, ids: &Tensor, positions: Positions<'_>) -> (Tensor, Vec<KeyValues>) {
+        let mut x = self.embedded(ids);
+        let mut all = Vec::with_capacity(self.config.num_hidden_layers);
+        for layer in &self.layers {
+            let (next, own) = layer.begin(&x, positions);
+            x = next;
+            all.push(own);
         }
+        (self.finish(&x), all)
+    }
+
+    /// The id of one new token of each sequence, `[b, 1]`, after those of `past`, one for each layer: its logits
+    /// `[b, 1, vocab]`, or hidden state, and its keys and values, which are to be appended to the past.
+    pub fn step(&self, ids: &Tensor, past: &[KeyValues], positions: Positions<'_>) -> (Tensor, Vec<KeyValues>) {
+        let mut x = self.embedded(ids);
+        let mut own = Vec::with_capacity(past.len());
+        for (layer, past) in self.layers.iter().zip(past) {
+            let (next, new) = layer.step(&x, past, positions);
+            x = next;
+            own.push(new);
+        }
+        (self.finish(&x), own)
+    }
+
+    fn embedded(&self, ids: &Tensor) -> Tensor {
+        let x = self.embed_tokens.forward(ids);
+        let Some(scale) = self.config.embedding_scale else { return x };
+        // The scale has the type of the embeddings, so it is rounded before it multiplies.
+        let rounded = Dense::from_f64(self.config.dtype, [], &[scale]).to_f64()[0];
+        x.mul(rounded)
+    }
+
+    fn hidden(&self, ids: &Tensor, inputs: DecoderInputs<'_>) -> Tensor {
+        let x = self.embedded(ids);
         // A number rather than minus infinity, so that a token of padding, which reads nothing else, is not NaN.
         let hidden = if self.config.dtype == DType::F16 { -6e4 } else { -1e30 };
         let padding = inputs.attention_mask.map(|mask| {

@@ -34,6 +34,15 @@ impl Norm {
     }
 }
 
+/// Keys and values of some tokens, rotated: `[b, kv_heads, tokens, head_dim]` each.
+#[derive(Clone, Debug)]
+pub struct KeyValues {
+    /// The keys.
+    pub keys: Tensor,
+    /// The values.
+    pub values: Tensor,
+}
+
 /// One layer: attention and a gated feed-forward network, each after a norm and added to what came in.
 #[derive(Clone, Debug)]
 pub struct DecoderLayer {
@@ -115,8 +124,29 @@ impl DecoderLayer {
 
     /// `[b, s, hidden]` to the same. `padding` is added to the scores of keys, `[b, s]`.
     pub fn forward(&self, x: &Tensor, padding: Option<&Tensor>, positions: Positions<'_>) -> Tensor {
+        self.layer(x, padding, positions, None).0
+    }
+
+    /// [`DecoderLayer::forward`] without padding, and the keys and values of all tokens: what later steps read.
+    pub fn begin(&self, x: &Tensor, positions: Positions<'_>) -> (Tensor, KeyValues) {
+        self.layer(x, None, positions, None)
+    }
+
+    /// One new token of each sequence, `[b, 1, hidden]`, after those of `past`: to the same, and its own key and value,
+    /// which are to be appended to the past.
+    pub fn step(&self, x: &Tensor, past: &KeyValues, positions: Positions<'_>) -> (Tensor, KeyValues) {
+        self.layer(x, None, positions, Some(past))
+    }
+
+    fn layer(
+        &self,
+        x: &Tensor,
+        padding: Option<&Tensor>,
+        positions: Positions<'_>,
+        past: Option<&KeyValues>,
+    ) -> (Tensor, KeyValues) {
         let name = |n: &str| self.path.name(n);
-        let attended = self.attend(&self.before_attention.forward(x), padding, positions);
+        let (attended, own) = self.attend(&self.before_attention.forward(x), padding, positions, past);
         let attended = self.after_attention.as_ref().map_or(attended.clone(), |norm| norm.forward(&attended));
         let x = x.add(attended).named(&name("self_attn.residual"));
         let normed = self.before_mlp.forward(&x);
@@ -124,10 +154,16 @@ impl DecoderLayer {
         let inner = gate.mul(self.up_proj.forward(&normed)).named(&name("mlp.gated"));
         let y = self.down_proj.forward(&inner);
         let y = self.after_mlp.as_ref().map_or(y.clone(), |norm| norm.forward(&y));
-        x.add(y).named(&name("mlp.residual"))
+        (x.add(y).named(&name("mlp.residual")), own)
     }
 
-    fn attend(&self, x: &Tensor, padding: Option<&Tensor>, positions: Positions<'_>) -> Tensor {
+    fn attend(
+        &self,
+        x: &Tensor,
+        padding: Option<&Tensor>,
+        positions: Positions<'_>,
+        past: Option<&KeyValues>,
+    ) -> (Tensor, KeyValues) {
         let name = |n: &str| self.path.name(n);
         let mut q = self.q_proj.heads(x, self.heads, self.dim);
         let mut k = self.k_proj.heads(x, self.kv_heads, self.dim);
@@ -137,19 +173,40 @@ impl DecoderLayer {
         }
         let q = self.rotary.apply_at(&q, positions).named(&name("self_attn.q"));
         let k = self.rotary.apply_at(&k, positions).named(&name("self_attn.k"));
+        let own = KeyValues { keys: k, values: v };
         let options = AttentionOptions {
-            is_causal: true,
             enable_gqa: true,
             key_padding_mask: padding,
-            // A window that holds the whole sequence is none.
-            window: self.window.filter(|&w| w < x.size(1)),
             softcap: self.softcap,
             scale: self.scale,
             offsets: positions.offsets,
             ..AttentionOptions::default()
         };
-        let attended = q.scaled_dot_product_attention(&k, &v, &options).named(&name("self_attn"));
-        self.o_proj.merge_heads(&attended)
+        let attended = match past {
+            None => {
+                // A window that holds the whole sequence is none.
+                let window = self.window.filter(|&w| w < x.size(1));
+                let options = AttentionOptions { is_causal: true, window, ..options };
+                q.scaled_dot_product_attention(&own.keys, &own.values, &options)
+            }
+            Some(past) => Tensor::attempt(|| {
+                if q.ty()?.shape[2] != 1 {
+                    return Err(x.shape_error("decoder step", "one new token of each sequence, [b, 1, hidden]".into()));
+                }
+                // The own key is the last of a window.
+                let tokens = past.keys.ty()?.shape.get(2).copied().unwrap_or(0);
+                let seen = self.window.map_or(tokens, |w| tokens.min(w - 1));
+                let last = |t: &Tensor| t.narrow(2, tokens - seen, seen);
+                let (keys, values) = if seen < tokens {
+                    (last(&past.keys), last(&past.values))
+                } else {
+                    (past.keys.clone(), past.values.clone())
+                };
+                let options = AttentionOptions { own: Some((&own.keys, &own.values)), ..options };
+                Ok(q.scaled_dot_product_attention(&keys, &values, &options))
+            }),
+        };
+        (self.o_proj.merge_heads(&attended.named(&name("self_attn"))), own)
     }
 
     /// The parameters.

@@ -36,7 +36,7 @@ pub use architecture::{Architecture, Family, Head};
 pub use causal::CausalLm;
 pub use config::{ConfigError, ModelConfig};
 pub use decoder::{Biases, Decoder, DecoderConfig, DecoderInputs, Norms};
-pub use decoder_layer::DecoderLayer;
+pub use decoder_layer::{DecoderLayer, KeyValues};
 pub use encoder::{Encoder, EncoderConfig};
 pub use folder::{Folder, FolderError, Pipeline, Pooling};
 pub use gpt2::{Gpt2, Gpt2Config};

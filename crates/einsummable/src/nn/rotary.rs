@@ -96,9 +96,11 @@ pub struct Rotary {
 /// Where the tokens of a batch stand, where that is not their index.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Positions<'a> {
-    /// The position of every token, `[b, s]`, an integer; its index if not given.
+    /// The position of every token, `[b, s]`, an integer; its index after `start` if not given.
     pub ids: Option<&'a Tensor>,
-    /// The number of tokens of every sequence, `[b]`, an integer, on which some scalings depend; `s` if not given.
+    /// Tokens that came before the first one of every sequence.
+    pub start: usize,
+    /// The number of tokens of every sequence, `[b]`, an integer, on which some scalings depend; `start + s` if not given.
     pub lengths: Option<&'a Tensor>,
     /// Where sequences begin that are packed in one row, `[n]`, `i64` or `i32`, rising from 0: tokens of one read
     /// none of another. Rotation takes no notice of it: the positions of packed tokens are their `ids`.
@@ -152,7 +154,8 @@ impl Rotary {
         let mut join = Join {
             rotary: self,
             half,
-            sequence: s,
+            start: positions.start,
+            sequence: positions.start + s,
             e: Expr::new(),
             wide: ty.dtype.accumulator(),
             operands: vec![x.clone(), x.clone()],
@@ -170,6 +173,8 @@ impl Rotary {
 struct Join<'a> {
     rotary: &'a Rotary,
     half: usize,
+    start: usize,
+    /// Tokens of a sequence, those before the first one included.
     sequence: usize,
     e: Expr,
     /// The type in which angles are computed.
@@ -184,7 +189,11 @@ impl Join<'_> {
         let (own, partner) = (self.e.push_operand(0, dtype), self.e.push_operand(1, dtype));
         let (own, partner) = (self.e.cast(own, wide), self.e.cast(partner, wide));
         let position = match positions.ids {
-            None => self.e.index(2),
+            None if self.start == 0 => self.e.index(2),
+            None => {
+                let (index, start) = (self.e.index(2), self.e.constant(Literal::Int(self.start as i64), DType::I64));
+                self.e.binary(Binary::Add, index, start)?
+            }
             Some(ids) => self.operand(ids.clone(), &[0, 2]),
         };
         let position = self.e.cast(position, wide);

@@ -29,6 +29,9 @@ pub struct AttentionOptions<'a> {
     /// Where packed sequences begin: `[n]`, `i64` or `i32`, rising from 0. A query reads keys of its own sequence; what
     /// follows the last offset is a sequence too. Known at run time only, so one plan serves every packing.
     pub offsets: Option<&'a Tensor>,
+    /// A key `[b, kv, s, d]` and a value `[b, kv, s, e]` of each query, which it reads beside all others: of the tokens of a
+    /// generation step, whose keys and values are a cache that is not copied. Without `is_causal` and `offsets`.
+    pub own: Option<(&'a Tensor, &'a Tensor)>,
 }
 
 impl Tensor {
@@ -66,7 +69,9 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> 
         let lift = |t: &Tensor| t.unsqueeze(0);
         let mask = options.mask.map(|m| if m.dim() == rank { m.unsqueeze(0) } else { m.clone() });
         let padding = options.key_padding_mask.map(|m| if rank == 3 { m.unsqueeze(0) } else { m.clone() });
-        let options = AttentionOptions { mask: mask.as_ref(), key_padding_mask: padding.as_ref(), ..*options };
+        let own = options.own.map(|(k, v)| (lift(k), lift(v)));
+        let own = own.as_ref().map(|(k, v)| (k, v));
+        let options = AttentionOptions { mask: mask.as_ref(), key_padding_mask: padding.as_ref(), own, ..*options };
         return Ok(attention(&lift(q), &lift(k), &lift(v), &options)?.select(0, 0));
     }
     let &[batch, heads, queries, dim] = q.shape() else { unreachable!("rank 4") };
@@ -106,6 +111,12 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> 
             return Err(wrong(format!("offsets are one axis of i64 or i32, not {ty}")));
         }
     }
+    if let Some((k, v)) = options.own {
+        let (key, value) = ([batch, kv_heads, queries, dim], [batch, kv_heads, queries, value_dim]);
+        if k.ty()?.shape != key || v.ty()?.shape != value || k.dtype() != dtype || v.dtype() != dtype {
+            return Err(wrong(format!("own keys must be {dtype}{key:?} and own values {dtype}{value:?}")));
+        }
+    }
     let plain = Attention::new([batch, heads, kv_heads, queries, keys, dim, value_dim], dtype);
     let kernel = Attention {
         causal: options.is_causal && square,
@@ -113,6 +124,7 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> 
         softcap: options.softcap.map(f64::to_bits),
         mask: mask.as_ref().map(|m| m.shape().to_vec()),
         packed: options.offsets.map(|o| o.shape()[0]),
+        own: options.own.is_some(),
         scale: options.scale.map_or(plain.scale, f64::to_bits),
         ..plain
     };
@@ -122,6 +134,7 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> 
     }
     let mut operands = vec![q, k, v];
     operands.extend(&mask);
+    operands.extend(options.own.into_iter().flat_map(|(k, v)| [k, v]));
     operands.extend(options.offsets);
     let ty = TensorType::new(dtype, [batch, heads, queries, value_dim]);
     Ok(Tensor::row_kernel("attention", kernel, &operands, ty))

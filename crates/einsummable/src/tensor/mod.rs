@@ -131,6 +131,11 @@ impl Tensor {
         Self::external(name, InputKind::Parameter, TensorType::new(dtype, shape), None)
     }
 
+    /// What lives between runs in the layout that the plan gives it, such as a cache of keys, under this name.
+    pub fn state(name: &str, shape: impl Into<Vec<usize>>, dtype: DType) -> Self {
+        Self::external(name, InputKind::State, TensorType::new(dtype, shape), None)
+    }
+
     /// A constant with these elements. To the graph it is a parameter.
     pub fn constant(name: &str, value: Dense) -> Self {
         Self::external(name, InputKind::Parameter, value.ty(), Some(Arc::new(value)))

@@ -112,14 +112,14 @@ fn run<T: Score>(
     if total == 0 {
         return Ok(());
     }
-    scratch.resize_with(scratch.len().max(6), Vec::new);
-    let [q_buffer, k_buffer, v_buffer, m_buffer, score, acc, ..] = scratch.as_mut_slice() else {
-        unreachable!("six buffers")
+    scratch.resize_with(scratch.len().max(8), Vec::new);
+    let [q_buffer, k_buffer, v_buffer, m_buffer, own_k, own_v, score, acc, ..] = scratch.as_mut_slice() else {
+        unreachable!("eight buffers")
     };
     // What any query of the block sees.
     let keys = a.band().map_or(t, |band| band.seen(s, t));
     let idle = keys.is_empty() || call.labels.is_empty();
-    let mut offsets = None;
+    let (mut offsets, mut own) = (None, None);
     let tensors = if idle {
         None
     } else {
@@ -136,6 +136,12 @@ fn run<T: Score>(
                 Some((tensor(call.operand(3, &needs)?, m_buffer), [0, 1, 2, 3].map(|n| shape[n] == full[n])))
             }
         };
+        // Of a cut t, the block of the first key reads the queries' own keys.
+        if a.own && t.lo == 0 {
+            let at = a.own_operand();
+            let k = tensor(call.operand(at, &Region(vec![b, kv, s, d]))?, own_k);
+            own = Some((k, tensor(call.operand(at + 1, &Region(vec![b, kv, s, e]))?, own_v)));
+        }
         if let Some(n) = a.packed {
             let given: Vec<i64> =
                 values(call.operand(a.offsets_operand(), &Region::whole(&[n]))?, &Region::whole(&[n]));
@@ -168,6 +174,19 @@ fn run<T: Score>(
                 let limits = Limits { band: a.band(), offsets: offsets.as_deref() };
                 step(a, &group, part, (q, k, v, mask), &limits, [d, e], score, &mut tops, &mut sums, acc);
                 lo = part.hi;
+            }
+            if let Some((k, v)) = &own {
+                let limits = Limits { band: None, offsets: None };
+                // Each query is a group, unless the group is one query.
+                for n in 0..group.queries.len() {
+                    let query = group.queries.lo + n;
+                    let key = Interval::new(query, query + 1);
+                    let one = Group { queries: key, ..group };
+                    let rows = n..n + one.rows();
+                    let (tops, sums) = (&mut tops[rows.clone()], &mut sums[rows.clone()]);
+                    let acc = &mut acc[rows.start * wide..rows.end * wide];
+                    step(a, &one, key, (q, k, v, None), &limits, [d, e], score, tops, sums, acc);
+                }
             }
         }
         let (first_head, first_query) = group.row(0);

@@ -22,6 +22,7 @@ fn attention(queries: usize, keys: usize, causal: bool, mask: Option<Vec<usize>>
         window: None,
         softcap: None,
         packed: None,
+        own: false,
         mask,
         scale: 0.35f64.to_bits(),
         dtype,
@@ -40,35 +41,42 @@ fn operands(rng: &mut Rng, a: &Attention) -> Vec<Dense> {
             (0..n).map(|_| if rng.below(4) == 0 { f64::NEG_INFINITY } else { rng.below(3) as f64 }).collect();
         tensors.push(Dense::from_f64(a.dtype, shape.clone(), &values));
     }
+    if a.own {
+        tensors.push(rng.dense(a.dtype, &[a.batch, a.kv_heads, a.queries, a.dim], false));
+        tensors.push(rng.dense(a.dtype, &[a.batch, a.kv_heads, a.queries, a.value_dim], false));
+    }
     tensors
 }
 
 #[test]
 fn attention_is_the_reference() {
     let mut rng = Rng::new(11);
-    for (queries, keys, causal, mask) in [
-        (5, 9, false, None),
-        (9, 9, true, None),
-        (5, 9, true, None),
-        (9, 5, true, None),
-        (1, 300, true, None),
-        (70, 140, true, None),
-        (1, 30, false, Some(vec![2, 1, 1, 30])),
-        (7, 30, true, Some(vec![1, 4, 7, 30])),
-        (7, 30, false, Some(vec![1, 1, 7, 1])),
-        (66, 150, false, Some(vec![2, 4, 66, 150])),
+    for (queries, keys, causal, own, mask) in [
+        (5, 9, false, false, None),
+        (9, 9, true, false, None),
+        (5, 9, true, false, None),
+        (9, 5, true, false, None),
+        (1, 300, true, false, None),
+        (70, 140, true, false, None),
+        (1, 30, false, false, Some(vec![2, 1, 1, 30])),
+        (7, 30, true, false, Some(vec![1, 4, 7, 30])),
+        (7, 30, false, false, Some(vec![1, 1, 7, 1])),
+        (66, 150, false, false, Some(vec![2, 4, 66, 150])),
+        (1, 300, false, true, None),
+        (1, 30, false, true, Some(vec![2, 1, 1, 30])),
+        (70, 20, false, true, None),
     ] {
         for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
-            let a = attention(queries, keys, causal, mask.clone(), dtype);
+            let a = Attention { own, ..attention(queries, keys, causal, mask.clone(), dtype) };
             let op = Op::Kernel(Kernel::Attention(a.clone()));
             let tensors = operands(&mut rng, &a);
-            let space = op.spec(&[dtype; 4]).expect("it computes").space();
+            let space = op.spec(&[dtype; 6]).expect("it computes").space();
             for round in 0..4 {
                 let mut labels = if round == 0 { space.clone() } else { rng.part(&space) };
                 labels.0[5] = space.0[5];
                 let finish = round == 0;
                 let form = if finish { Form::finished(dtype, 4) } else { Monoid::Attend.pending(dtype, 4, round == 1) };
-                let what = format!("attention {dtype} {queries}x{keys} causal {causal} mask {mask:?}");
+                let what = format!("attention {dtype} {queries}x{keys} causal {causal} own {own} mask {mask:?}");
                 check(&what, &mut rng, &op, &tensors, &labels, &form, finish, false);
             }
         }
