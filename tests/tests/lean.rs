@@ -28,7 +28,7 @@ fn check(graph: &Graph, machine: &Machine, options: &Options) {
     let quickest = with(&asked).expect("there is memory enough");
     let lean = with(&Options { exchange: ExchangeStyle::Lean, ..asked }).expect("there is memory enough");
     let (most, least) = (quickest.peak_memory().0, lean.peak_memory().0);
-    assert_eq!((quickest.report.exchanges, lean.report.exchanges), ("quickest", "lean"), "{what}");
+    assert_eq!((&*quickest.report.exchanges, &*lean.report.exchanges), ("quickest", "lean"), "{what}");
     assert!(least < most, "{what}: lean exchanges need {least} bytes, the quickest {most}");
 
     let unlimited = with(options).expect("there is memory enough");

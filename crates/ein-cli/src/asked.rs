@@ -3,11 +3,19 @@
 use crate::args::{Asked, Balance, Objective, Partials};
 use crate::failure::Failure;
 use crate::source;
+use ein_plan::cache::Cache;
 use ein_plan::options::{self, Options, Placement, Strategy};
 use ein_run::detect::{self, Detected};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::units::Bytes;
+use einsummable::plan_store::PlanStore;
 use std::path::Path;
+
+/// Plans that were made before, unless the caller wants none.
+pub fn cache(asked: &Asked) -> Cache {
+    let store = if asked.no_cache { None } else { PlanStore::of_user() };
+    store.map_or_else(Cache::default, Cache::with_store)
+}
 
 /// The machine by name or from a file, restricted to the devices asked for.
 pub fn machine(asked: &Asked) -> Result<Machine, Failure> {

@@ -7,21 +7,33 @@ use crate::output;
 use crate::progress::Progress;
 use crate::show;
 use crate::source;
+use ein_plan::cache::Origin;
 use ein_plan::error::PlanError;
 use ein_plan::plan::{Plan, compare};
 use ein_task::simulate::simulate as simulated;
 use ein_task::timeline::Lane;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// A plan, the name of what it computes, and whether it was known.
+pub struct Planned {
+    /// The computation.
+    pub name: String,
+    /// Its plan.
+    pub plan: Arc<Plan>,
+    /// Where it comes from.
+    pub origin: Origin,
+}
 
 /// Plans what the command line names.
-fn planned(source: &Source, asked: &Asked) -> Result<(String, Plan), Failure> {
+pub fn planned(source: &Source, asked: &Asked) -> Result<Planned, Failure> {
     let machine = asked::machine(asked)?;
     let options = asked::options(asked, &machine)?;
     let (name, graph) = source::graph(source)?;
     let _progress = Progress::start(format!("planning {name} on {}", machine.name));
-    let plan = ein_plan::plan::plan(&graph, &machine, &options).map_err(refused)?;
-    Ok((name, plan))
+    let (plan, origin) = asked::cache(asked).plan(&graph, &machine, &options).map_err(refused)?;
+    Ok(Planned { name, plan, origin })
 }
 
 /// A plan's failure, by what the caller can do about it.
@@ -38,7 +50,8 @@ pub fn refused(error: PlanError) -> Failure {
 /// `ein plan`.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     output::writable(args.write_tasks.as_ref())?;
-    let (name, plan) = planned(&args.source, &args.asked)?;
+    output::writable(args.save.as_ref())?;
+    let Planned { name, plan, origin } = planned(&args.source, &args.asked)?;
     let strategies = {
         let _progress = Progress::start("pricing the fixed strategies");
         compare(&plan.graph, &plan.machine, &plan.options)
@@ -46,15 +59,18 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     if let Some(path) = &args.write_tasks {
         output::write(path, &ein_task::task_text::print(&plan.tasks))?;
     }
+    if let Some(path) = &args.save {
+        output::write(path, &ein_plan::saved::print(&plan))?;
+    }
     if args.asked.json {
-        let mut value = show::report_json(&plan.report)?;
+        let mut value = show::report_json(&plan.report, origin)?;
         value["computation"] = json!(name);
         value["strategies"] = show::strategies_json(&strategies)?;
         return output::print(&format!("{value:#}\n"));
     }
     output::print(&format!(
         "{name}\n{}\n{}\n{}\n  --json prints all of this, exactly, on standard output; `ein explain` says why\n",
-        show::report(&plan.report),
+        show::report(&plan.report, origin),
         show::devices(&plan),
         show::strategies(&plan.report, &strategies)
     ))
@@ -62,14 +78,15 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
 
 /// `ein explain`.
 pub fn explain(args: &Explain) -> Result<(), Failure> {
-    let (name, plan) = planned(&args.source, &args.asked)?;
+    let Planned { name, plan, origin } = planned(&args.source, &args.asked)?;
     let explanation = ein_plan::explain::explain(&plan).map_err(refused)?;
     if args.asked.json {
         let mut value = serde_json::to_value(&explanation).map_err(Failure::run)?;
         value["computation"] = json!(name);
+        value["cached"] = json!(origin != Origin::Planned);
         return output::print(&format!("{value:#}\n"));
     }
-    let mut text = format!("{name}\n{}\n{explanation}", show::report(&plan.report));
+    let mut text = format!("{name}\n{}\n{explanation}", show::report(&plan.report, origin));
     if args.programs {
         for exchange in &explanation.exchanges {
             let _ = writeln!(text, "\nexchange of {} ({}), have {}", exchange.tensor, exchange.stage, exchange.have);
@@ -82,7 +99,7 @@ pub fn explain(args: &Explain) -> Result<(), Failure> {
 /// `ein simulate`.
 pub fn simulate(args: &Simulate) -> Result<(), Failure> {
     output::writable(args.trace.as_ref())?;
-    let (name, plan) = planned(&args.source, &args.asked)?;
+    let Planned { name, plan, origin } = planned(&args.source, &args.asked)?;
     let timeline = simulated(&plan.tasks, &plan.machine);
     if let Some(path) = &args.trace {
         output::write(path, &timeline.to_chrome_json())?;
@@ -92,6 +109,7 @@ pub fn simulate(args: &Simulate) -> Result<(), Failure> {
     if args.asked.json {
         let value: Value = json!({
             "computation": name,
+            "cached": origin != Origin::Planned,
             "machine": machine.name,
             "devices": machine.workers().len(),
             "hosts": machine.len() - machine.workers().len(),

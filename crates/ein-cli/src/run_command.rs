@@ -32,7 +32,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let machine = asked::machine(&args.asked)?;
     let options = asked::options(&args.asked, &machine)?;
     output::writable(args.trace.as_ref())?;
-    let session = Session::new(machine).with_options(options);
+    let session = Session::new(machine).with_options(options).with_cache(asked::cache(&args.asked).into());
     let path = Path::new(&args.model);
     if !path.is_file() && (!args.set.is_empty() || args.tensors.is_some()) {
         return Err(Failure::request(format!(
@@ -235,7 +235,7 @@ pub(crate) fn finish_text(
     }
     let seconds = Seconds(compiled.seconds());
     let _ = writeln!(out, "  ran in       {seconds} (the last run), on CPU threads, one a device");
-    out += &show::report(&plan.report);
+    out += &show::report(&plan.report, compiled.origin());
     if args.compare {
         let strategies = compare(&plan.graph, &plan.machine, &plan.options);
         let _ = write!(out, "\n{}", show::strategies(&plan.report, &strategies));
@@ -259,7 +259,7 @@ pub(crate) fn finish_json(
     let mut value = json!({
         "outputs": outputs,
         "seconds": compiled.seconds(),
-        "plan": show::report_json(&plan.report)?,
+        "plan": show::report_json(&plan.report, compiled.origin())?,
     });
     if let (Some(all), Value::Object(more)) = (value.as_object_mut(), more) {
         all.extend(more);

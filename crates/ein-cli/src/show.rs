@@ -1,15 +1,18 @@
 //! What is printed.
 
 use crate::failure::Failure;
+use ein_plan::cache::Origin;
 use ein_plan::plan::Plan;
 use ein_plan::report::{Report, StrategyReport};
 use ein_task::units::{Bytes, Seconds};
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// The report as JSON.
-pub fn report_json(report: &Report) -> Result<Value, Failure> {
-    serde_json::to_value(report).map_err(Failure::run)
+/// The report as JSON, and whether the plan was known: the seconds of planning are then those it once took.
+pub fn report_json(report: &Report, origin: Origin) -> Result<Value, Failure> {
+    let mut value = serde_json::to_value(report).map_err(Failure::run)?;
+    value["cached"] = (origin != Origin::Planned).into();
+    Ok(value)
 }
 
 /// Strategies as JSON: an object by name.
@@ -32,7 +35,7 @@ pub fn cost(value: f64, unit: &str) -> String {
 }
 
 /// The figures of a plan.
-pub fn report(r: &Report) -> String {
+pub fn report(r: &Report, origin: Origin) -> String {
     let mut text = String::new();
     let peak = r.peak_memory_per_device.iter().max().copied().unwrap_or_default();
     let sent = r.bytes_per_device.sent.iter().max().copied().unwrap_or_default();
@@ -56,7 +59,11 @@ pub fn report(r: &Report) -> String {
     }
     let _ = writeln!(text, "  moved        {} in all, at most {sent} sent by a device", r.bytes_total);
     let _ = writeln!(text, "  memory       at most {peak} a device; largest share of work {:.2} × mean", r.balance);
-    let _ = writeln!(text, "  planned in   {} ({} operations)", r.planning_seconds, r.operations);
+    let known = match origin {
+        Origin::Planned => "",
+        Origin::Process | Origin::Store => "; known from then: --no-cache plans afresh",
+    };
+    let _ = writeln!(text, "  planned in   {} ({} operations){known}", r.planning_seconds, r.operations);
     let _ = writeln!(text, "  assuming     inputs {}; outputs {}", r.assumptions.inputs, r.assumptions.outputs);
     text
 }

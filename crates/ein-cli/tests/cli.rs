@@ -34,8 +34,7 @@ fn help_is_there() {
     for command in ["run", "plan", "explain", "simulate"] {
         check(&format!("{command} --help"), &options);
         check(&format!("{command} --help"), &["--inputs", "--outputs", "one-device, data, tensor", "Example"]);
-        // What does not exist yet is not promised.
-        check(&format!("{command} --help"), &["--no-cache", "There is no cache of plans yet", "--no-overlap"]);
+        check(&format!("{command} --help"), &["--no-cache", "EIN_CACHE_DIR", "--no-overlap"]);
     }
     check("plan --help", &["gemm:M,N,K[,DTYPE]", "llama-3-8b:BATCHxSEQ", "1x128 if not given", "--write-tasks"]);
     check("run --help", &["--text", "--new-tokens", "--check", "--trace", "synthetic:llama"]);
@@ -783,4 +782,35 @@ fn a_graph_runs_with_given_values() {
     check("--set ids", &["--set ids", "NAME=VALUES"]);
     check("--set ids=1,2,3 --set ids=1,2,3", &["`ids` is set twice"]);
     check("--tensors nothing.safetensors", &["--tensors nothing.safetensors"]);
+}
+
+/// A question that was asked before is answered from the folder of kept plans, unless the caller wants none of it.
+#[test]
+fn plans_are_kept() {
+    let place = Place::new();
+    let kept = place.kept();
+    let check = |line: &str, cached: bool, files: usize| {
+        let value: Value = serde_json::from_str(&place.check(&format!("{line} --json"), 0, &[])).unwrap();
+        let found = value.get("plan").unwrap_or(&value)["cached"].as_bool();
+        assert_eq!((found, std::fs::read_dir(&kept).map_or(0, Iterator::count)), (Some(cached), files), "{line}");
+    };
+    let question = "--workload ffnn:32,64,16,8 --machine 4xcpu";
+    check(&format!("plan {question} --no-cache"), false, 0);
+    check(&format!("plan {question}"), false, 1);
+    check(&format!("plan {question}"), true, 1);
+    check(&format!("explain {question}"), true, 1);
+    check(&format!("simulate {question}"), true, 1);
+    check(&format!("plan {question} --no-cache"), false, 1);
+    check(&format!("plan {question} --devices 3"), false, 2);
+    check(&format!("plan {question} --objective bytes"), false, 3);
+    place.file("g.ein", "x: input f32[4]\ny = einsum f32 (i: 4) map x[i] + 1.0\nreturn y\n");
+    check("run g.ein --set x=0..4 --devices 2", false, 4);
+    check("run g.ein --set x=0..4 --devices 2", true, 4);
+    for entry in std::fs::read_dir(&kept).unwrap() {
+        std::fs::write(entry.unwrap().path(), "nonsense").unwrap();
+    }
+    check(&format!("plan {question}"), false, 4);
+    check(&format!("plan {question}"), true, 4);
+    let text = place.check(&format!("plan {question}"), 0, &[]);
+    assert!(text.contains("known from then: --no-cache plans afresh"), "{text}");
 }

@@ -67,7 +67,7 @@ impl fmt::Display for TensorType {
 }
 
 /// One row of a graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// Unique name, for messages and text.
     pub name: String,

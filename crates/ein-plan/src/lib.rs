@@ -1,11 +1,13 @@
 //! ein-plan: from a graph to a task graph. Candidates, costs, search, exchange synthesis, lowering, explain.
 //!
-//! This crate holds no buffer and reads no clock (but for reporting how long planning took).
+//! This crate holds no buffer and reads no clock (but for reporting how long planning took), and no file: what keeps
+//! plans is a trait ([`cache::Store`]).
 
 pub mod answers;
 pub mod bounds;
 #[cfg(test)]
 mod brute_force_tests;
+pub mod cache;
 pub mod candidates;
 pub mod choice;
 pub mod consumers;
@@ -31,6 +33,7 @@ mod plan_tests;
 pub mod price;
 mod recursive;
 pub mod report;
+pub mod saved;
 mod search;
 pub mod strategies;
 pub mod synthesis;

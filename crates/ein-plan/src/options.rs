@@ -2,9 +2,10 @@
 
 use ein_task::machine::DeviceId;
 use ein_task::units::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// What the search minimises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Objective {
     /// Serial seconds of the counting page: compute plus exchanges.
     #[default]
@@ -16,7 +17,7 @@ pub enum Objective {
 }
 
 /// Where inputs or outputs of the graph are held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Placement {
     /// Once, in any layout the plan likes.
     #[default]
@@ -28,7 +29,7 @@ pub enum Placement {
 }
 
 /// A fixed strategy, for comparison only: the search knows none of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Strategy {
     /// Everything on one device.
     OneDevice,
@@ -120,7 +121,7 @@ impl Strategy {
 }
 
 /// How exchanges are answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ExchangeStyle {
     /// By synthesised programs.
     #[default]
@@ -132,7 +133,7 @@ pub enum ExchangeStyle {
 }
 
 /// What the caller asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// What to minimise.
     pub objective: Objective,

@@ -37,7 +37,8 @@ use ein_task::simulate::simulate;
 use ein_task::task::{TaskGraph, Verb};
 use ein_task::timeline::{Lane, Timeline};
 use ein_task::units::{Bytes, Seconds};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A cut stays if the simulated time falls below this share of what it was.
@@ -58,7 +59,7 @@ const LISTED: usize = 6;
 const AXES: usize = 2;
 
 /// What was cut so that exchanges hide behind it. The field names are the keys of its JSON form.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overlap {
     /// Simulated makespan with the cuts.
     pub simulated_seconds: Seconds,
@@ -67,7 +68,7 @@ pub struct Overlap {
     /// The fullest device's memory without any.
     pub peak_memory_uncut: Bytes,
     /// Why nothing was tried, if nothing was.
-    pub untried: Option<&'static str>,
+    pub untried: Option<Cow<'static, str>>,
     /// Whether slots of memory are used again only where nothing waits for that.
     pub memory_apart: bool,
     /// The cuts that stayed, in the order in which they were found.
@@ -96,7 +97,7 @@ impl Overlap {
 }
 
 /// One cut: of equal exchanges, if there are several.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cut {
     /// The tensors that are exchanged.
     pub tensors: Vec<String>,
@@ -128,7 +129,7 @@ pub fn overlap(
         simulated_seconds: uncut,
         simulated_seconds_uncut: uncut,
         peak_memory_uncut: tasks.arenas.iter().copied().max().unwrap_or_default(),
-        untried: untried(machine, options, tasks, &timeline),
+        untried: untried(machine, options, tasks, &timeline).map(Cow::Borrowed),
         ..Overlap::default()
     };
     let mut best: Option<TaskGraph> = None;

@@ -168,9 +168,9 @@ fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided
         objective: objective.into(),
         strategy: options.strategy.map(Strategy::name),
         exchanges: match decided.options.exchange {
-            ExchangeStyle::Synthesized => "quickest",
-            ExchangeStyle::Lean => "lean",
-            ExchangeStyle::Naive => "naive",
+            ExchangeStyle::Synthesized => "quickest".into(),
+            ExchangeStyle::Lean => "lean".into(),
+            ExchangeStyle::Naive => "naive".into(),
         },
         bytes_total: price.bytes_total,
         bytes_delivered: price.bytes_delivered,

@@ -2,10 +2,11 @@
 
 use crate::overlap::Overlap;
 use ein_task::units::{Bytes, Seconds};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Bytes of every device.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerDevice {
     /// What each sends.
     pub sent: Vec<Bytes>,
@@ -14,7 +15,7 @@ pub struct PerDevice {
 }
 
 /// What a plan rests on that the graph does not say.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assumptions {
     /// Where inputs are held.
     pub inputs: String,
@@ -27,7 +28,7 @@ pub struct Assumptions {
 }
 
 /// How much the search did.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effort {
     /// Rows that differ in structure.
     pub row_classes: usize,
@@ -44,7 +45,7 @@ pub struct Effort {
 }
 
 /// A plan in figures, by the counting page. The field names are the keys of its JSON form.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The machine's name.
     pub machine: String,
@@ -60,7 +61,7 @@ pub struct Report {
     pub strategy: Option<String>,
     /// How exchanges are answered: `quickest`, `lean` (they store as little at once as they can, because the quickest
     /// need more memory than there is, or because that was asked) or `naive`.
-    pub exchanges: &'static str,
+    pub exchanges: Cow<'static, str>,
     /// Bytes over all link crossings.
     pub bytes_total: Bytes,
     /// Bytes without those of relays.

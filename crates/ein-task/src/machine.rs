@@ -3,10 +3,12 @@
 use crate::machine_error::MachineError;
 use crate::units::{Bytes, Seconds};
 use ein_ir::dtype::DType;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A device of a machine: its position in [`Machine::devices`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct DeviceId(pub u16);
 
 impl DeviceId {

@@ -2,7 +2,7 @@
 
 use crate::machine::DeviceId;
 use crate::units::Bytes;
-use ein_ir::graph::TensorType;
+use ein_ir::graph::{Graph, TensorId, TensorType};
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
@@ -166,6 +166,20 @@ pub struct OpRow {
     pub spec: Option<Spec>,
     /// Type of its whole result.
     pub result: TensorType,
+}
+
+impl OpRow {
+    /// The operation of a row of a graph.
+    pub fn of(graph: &Graph, id: TensorId) -> Self {
+        let node = graph.node(id);
+        Self {
+            name: node.name.clone(),
+            op: node.op.clone(),
+            operands: node.inputs.iter().map(|&i| graph.ty(i).clone()).collect(),
+            spec: graph.spec(id),
+            result: node.ty.clone(),
+        }
+    }
 }
 
 /// A tensor that comes from outside.

@@ -13,6 +13,7 @@ mod expression;
 pub mod generate;
 pub mod models;
 pub mod nn;
+pub mod plan_store;
 pub mod session;
 pub mod synthetic;
 pub mod tensor;

@@ -9,9 +9,10 @@ use ein_ir::graph::{Graph, TensorId, TensorType};
 use ein_ir::op::InputKind;
 use ein_ir::reference::{EvalError, run as reference, run_from};
 use ein_ir::region::Region;
+use ein_plan::cache::{Cache, Origin};
 use ein_plan::error::PlanError;
 use ein_plan::options::Options;
-use ein_plan::plan::{Plan, plan};
+use ein_plan::plan::Plan;
 use ein_run::{Executor, Order, ParameterSource, RunError};
 use ein_task::machine::Machine;
 use ein_task::timeline::Timeline;
@@ -59,12 +60,14 @@ pub struct Session {
     machine: Machine,
     options: Options,
     parameters: Arc<dyn ParameterSource + Send>,
+    cache: Arc<Cache>,
 }
 
 impl Session {
     /// A session on a machine, with the default options.
     pub fn new(machine: Machine) -> Self {
-        Self { machine, options: Options::default(), parameters: Arc::new(BTreeMap::<String, Dense>::new()) }
+        let parameters = Arc::new(BTreeMap::<String, Dense>::new());
+        Self { machine, options: Options::default(), parameters, cache: Arc::default() }
     }
 
     /// A session on virtual devices of this host.
@@ -81,6 +84,13 @@ impl Session {
     /// The session with values for parameters: [`Weights`] of a folder, a map of dense tensors, or any other source.
     pub fn with_parameters(mut self, parameters: impl ParameterSource + Send + 'static) -> Self {
         self.parameters = Arc::new(parameters);
+        self
+    }
+
+    /// The session with this cache of plans, which others may share. A session's own keeps plans for the process; one [with a
+    /// store](crate::plan_store::PlanStore) keeps them for later ones, too.
+    pub fn with_cache(mut self, cache: Arc<Cache>) -> Self {
+        self.cache = cache;
         self
     }
 
@@ -119,10 +129,11 @@ impl Session {
                 .check(&node.name, &node.ty)
                 .map_err(|reason| SessionError::Parameter { name: node.name.clone(), reason })?;
         }
-        let plan = plan(graph, &self.machine, &self.options)?;
+        let (plan, origin) = self.cache.plan(graph, &self.machine, &self.options)?;
         let executor = Executor::new(plan.tasks.clone(), parameters)?;
         Ok(Compiled {
             plan,
+            origin,
             executor,
             constants: BTreeMap::new(),
             inputs: BTreeMap::new(),
@@ -135,7 +146,8 @@ impl Session {
 
 /// A computation that is ready to run.
 pub struct Compiled {
-    plan: Plan,
+    plan: Arc<Plan>,
+    origin: Origin,
     executor: Executor,
     constants: BTreeMap<String, Arc<Dense>>,
     /// What went into and came out of the last run, for comparing with the reference.
@@ -149,6 +161,11 @@ impl Compiled {
     /// The plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// Whether it was planned for this, or was known.
+    pub fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// What happened when in the last run.

@@ -44,6 +44,11 @@ impl Place {
         self.folder.join(name)
     }
 
+    /// The folder in which its plans are kept.
+    pub fn kept(&self) -> PathBuf {
+        self.outside.join("kept/plans")
+    }
+
     pub fn file(&self, name: &str, text: &str) {
         self.bytes(name, text.as_bytes());
     }
@@ -132,7 +137,13 @@ impl Place {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ein"));
         let err = File::create(self.outside.join("stderr")).unwrap();
-        command.args(args).current_dir(&self.folder).env("RUST_BACKTRACE", "1").stdin(Stdio::null()).stderr(err);
+        command
+            .args(args)
+            .current_dir(&self.folder)
+            .env("RUST_BACKTRACE", "1")
+            .env("EIN_CACHE_DIR", self.outside.join("kept"))
+            .stdin(Stdio::null())
+            .stderr(err);
         command
     }
 

@@ -51,14 +51,7 @@ impl<'a> Rows<'a> {
         let next = self.out.ops.len();
         let op = *self.ops.entry(tensor).or_insert(next);
         if op == next {
-            let node = self.graph.node(tensor);
-            self.out.ops.push(OpRow {
-                name: node.name.clone(),
-                op: node.op.clone(),
-                operands: node.inputs.iter().map(|&i| self.graph.ty(i).clone()).collect(),
-                spec: self.graph.spec(tensor),
-                result: node.ty.clone(),
-            });
+            self.out.ops.push(OpRow::of(self.graph, tensor));
         }
         op
     }

@@ -7,6 +7,7 @@ mod losses;
 mod models;
 mod networks;
 mod ops;
+mod plan_store;
 mod products;
 mod random;
 mod rules;
