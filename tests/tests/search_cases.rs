@@ -158,6 +158,33 @@ fn j8_twenty_equal_files() {
     assert_eq!(elsewhere, first);
 }
 
+/// J5: whatever moves names its producer, who reads it and its bytes, in text as in figures.
+#[test]
+fn j5_every_edge_is_named() {
+    for (name, machine) in
+        [("llama-7b-block:1x64", "8xa100"), ("llama-70b-block:decode=4x64", "dgx-1v"), ("chain:bushy,512", "pcie-8")]
+    {
+        let graph = workload(name).expect("a workload");
+        let machine = Machine::by_name(machine).expect("it ships");
+        let plan = searched(&graph, &machine, Objective::Time);
+        let explained = explain(&plan).expect("a plan");
+        let text = explained.to_string();
+        let (_, edges) = text.split_once("exchange of").unwrap_or_default();
+        let total: u64 = explained.exchanges.iter().map(|m| m.bytes.0).sum();
+        assert_eq!(total, plan.report.bytes_total.0, "{name}");
+        for m in &explained.exchanges {
+            assert!(plan.graph.find(&m.tensor).is_some() && !m.readers.is_empty(), "{name}: {m:?}");
+            let start: String = m.tensor.chars().take(20).collect();
+            let named = |l: &&str| l.starts_with(&start) && l.contains(&m.bytes.to_string());
+            assert!(edges.lines().any(|l| named(&l)), "{name}: {m:?} is not in\n{edges}");
+        }
+        // And why each operation is as it is.
+        for o in &explained.operations {
+            assert!(!o.words.is_empty() && o.runner_up.is_some(), "{name}: {o:?}");
+        }
+    }
+}
+
 /// J6: a second plan of the same question is the first, at a thousandth of its time and less.
 #[test]
 fn j6_the_same_question_again() {

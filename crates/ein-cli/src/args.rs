@@ -25,7 +25,7 @@ Exit codes:
   1  a run failed
   2  the request cannot be understood, or what it names cannot be read or written
   3  the computation does not fit the memory
-  4  the result differs from the reference, or a text from its layout";
+  4  the result differs from the reference, a text from its layout, or a plan from another";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -228,7 +228,11 @@ fn new_tokens(text: &str) -> Result<usize, &'static str> {
 
 /// `ein plan`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Plan {
+    /// What else can be done with plans.
+    #[command(subcommand)]
+    pub also: Option<AlsoPlan>,
     /// The computation.
     #[command(flatten)]
     pub source: Source,
@@ -241,6 +245,32 @@ pub struct Plan {
     /// Machine and plan.
     #[command(flatten)]
     pub asked: Asked,
+}
+
+/// `ein plan diff`.
+#[derive(Debug, Subcommand)]
+pub enum AlsoPlan {
+    /// Compare two plans: what is cut otherwise, what lives elsewhere, and what that costs; exit code 4 if they differ
+    #[command(
+        after_help = "Examples:\n  ein plan --workload gemm:4096,4096,4096 --machine 8xa100 --save a.plan\n  ein plan diff a.plan \
+                      \"--workload gemm:4096,4096,4096 --machine 8xa100 --devices 7\"\n  ein plan diff \"graph.ein --machine \
+                      dgx-1v\" \"graph.ein --machine dgx-1v --objective bytes\" --json"
+    )]
+    Diff(Diff),
+}
+
+/// `ein plan diff`.
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// A file of `ein plan --save`, or what would be asked of `ein plan`, in quotes
+    #[arg(value_name = "A", allow_hyphen_values = true)]
+    pub a: String,
+    /// The other one
+    #[arg(value_name = "B", allow_hyphen_values = true)]
+    pub b: String,
+    /// Print JSON on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `ein explain`.

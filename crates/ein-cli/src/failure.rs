@@ -14,7 +14,7 @@ pub enum Failure {
     /// The computation does not fit the machine (exit code 3).
     #[error("{0}")]
     DoesNotFit(String),
-    /// The result differs from the reference, or a text from its layout (exit code 4).
+    /// The result differs from the reference, a text from its layout, or a plan from another (exit code 4).
     #[error("{0}")]
     Differs(String),
 }

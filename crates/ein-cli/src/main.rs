@@ -2,6 +2,7 @@
 
 mod args;
 mod asked;
+mod diff_command;
 mod failure;
 mod format_command;
 mod graphs;
@@ -22,7 +23,10 @@ fn main() -> ExitCode {
     let cli = args::Cli::parse();
     let result = match &cli.command {
         args::Command::Run(run) => run_command::run(run),
-        args::Command::Plan(plan) => plan_command::plan(plan),
+        args::Command::Plan(plan) => match &plan.also {
+            Some(args::AlsoPlan::Diff(diff)) => diff_command::diff(diff),
+            None => plan_command::plan(plan),
+        },
         args::Command::Explain(explain) => plan_command::explain(explain),
         args::Command::Simulate(simulate) => plan_command::simulate(simulate),
         args::Command::Format(format) => format_command::format(format),

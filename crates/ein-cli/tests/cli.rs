@@ -814,3 +814,31 @@ fn plans_are_kept() {
     let text = place.check(&format!("plan {question}"), 0, &[]);
     assert!(text.contains("known from then: --no-cache plans afresh"), "{text}");
 }
+
+/// Two plans beside each other, from files and from questions.
+#[test]
+fn plans_are_compared() {
+    let place = Place::new();
+    let question = "--workload ffnn:32,64,16,8 --machine 8xa100 --devices 4";
+    place.check(&format!("plan {question} --save a.plan"), 0, &[]);
+    place.check(&format!("plan {question} --no-cache --save again.plan"), 0, &[]);
+    assert_eq!(place.read("a.plan"), place.read("again.plan"), "equal questions write equal bytes");
+    place.check(&format!("plan {question} --strategy tensor --save b.plan"), 0, &[]);
+    let check = |a: &str, b: &str, code: i32, parts: &[&str]| place.check_args(&["plan", "diff", a, b], code, parts);
+    assert!(check("a.plan", "again.plan", 0, &[]).contains("the plans are the same"));
+    assert!(check("a.plan", question, 0, &[]).contains("the plans are the same"));
+    let other = question.replace("--devices 4", "--devices 3");
+    let text = check("a.plan", "b.plan", 4, &["the plans differ"]);
+    assert!(text.contains("operations are cut otherwise") && text.contains("tensors live elsewhere"), "{text}");
+    let text = place.check_args(&["plan", "diff", "a.plan", &format!("{other} --objective bytes"), "--json"], 4, &[]);
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((value["equal"].as_bool(), value["sides"][1]["cost_unit"].as_str()), (Some(false), Some("B")));
+    // What is neither.
+    check("a.plan", "nothing", 2, &["nothing: there is no such file"]);
+    check("a.plan", "--machine 8xa100", 2, &["`--machine 8xa100`", "ein plan --save"]);
+    check("a.plan", "diff a.plan b.plan", 2, &["ein plan --save"]);
+    place.file("cut.plan", &place.read("a.plan")[..200]);
+    check("cut.plan", "a.plan", 2, &["cut.plan", "cut short or changed"]);
+    place.check("plan diff a.plan", 2, &["<B>"]);
+    place.check(&format!("plan {question} --save no/such/place"), 2, &["no/such/place cannot be written"]);
+}

@@ -173,7 +173,11 @@ pub fn exchanges(
 }
 
 /// The uncovered lists, each as one hand-out that names every reader which relies on it.
-fn hand_outs(tensor: TensorId, have: &Relation, lists: &BTreeMap<Vec<Need>, BTreeSet<TensorId>>) -> Vec<Planned> {
+pub(crate) fn hand_outs(
+    tensor: TensorId,
+    have: &Relation,
+    lists: &BTreeMap<Vec<Need>, BTreeSet<TensorId>>,
+) -> Vec<Planned> {
     let mut order: Vec<(&Vec<Need>, &BTreeSet<TensorId>)> = lists.iter().collect();
     order.sort_by(|a, b| serving_order(a.0, b.0));
     let mut served: Vec<(&Vec<Need>, BTreeSet<TensorId>)> = Vec::new();
@@ -197,7 +201,7 @@ fn hand_outs(tensor: TensorId, have: &Relation, lists: &BTreeMap<Vec<Need>, BTre
 }
 
 /// For every source, its distinct lists of needs and who has them (nobody for an output).
-fn wanted(
+pub(crate) fn wanted(
     graph: &Graph,
     choice: &Choice,
     options: &Options,

@@ -1,8 +1,15 @@
 //! `EXPLAIN` for tensors: for every operation its blocks and seconds, for every exchange its program and
-//! bytes, for every device its memory.
+//! bytes, for every device its memory; and why it is so: what each operation costs, and its best other decomposition.
+
+mod describe;
+mod text;
+mod why;
+
+pub(crate) use describe::home;
+pub use why::{RunnerUp, Split};
 
 use crate::answers::Answers;
-use crate::choice::{Decomposition, Home};
+use crate::choice::Home;
 use crate::consumers::consumers;
 use crate::error::PlanError;
 use crate::exchanges::{Planned, Stage, exchanges};
@@ -12,12 +19,11 @@ use crate::price::seconds;
 use crate::report::Report;
 use ein_ir::graph::TensorId;
 use ein_ir::op::{InputKind, Op};
-use ein_ir::spec::Spec;
 use ein_task::machine::Device;
 use ein_task::units::{Bytes, Seconds};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use why::Rivals;
 
 /// One operation of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,6 +36,8 @@ pub struct Operation {
     pub labels: String,
     /// How the label space is cut: `s 16+16+16+16`, `whole on {0}`, or the boxes.
     pub decomposition: String,
+    /// The same in words, with what follows from it.
+    pub words: String,
     /// Blocks, counting a repeated one once for each device.
     pub blocks: usize,
     /// Seconds of its slowest device.
@@ -42,6 +50,17 @@ pub struct Operation {
     pub bytes_out: Bytes,
     /// Where its result lives: `as produced`, or the blocks and their devices.
     pub home: String,
+    /// What its cost is made of.
+    pub split: Split,
+    /// The best other decomposition, if there is one; the rest of the plan stays as it is.
+    pub runner_up: Option<RunnerUp>,
+}
+
+impl Operation {
+    /// Its seconds and those of the exchanges that bring it its operands and its result home.
+    pub fn cost(&self) -> Seconds {
+        Seconds(self.seconds.0 + self.split.moved.0 + self.split.fold.0)
+    }
 }
 
 /// One exchange of a plan.
@@ -129,6 +148,22 @@ pub struct Explanation {
 
 /// Explains a plan.
 pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
+    let mut answers = Answers::of(&plan.options);
+    let mut explanation = explained(plan, &mut answers)?;
+    let mut rivals = Rivals::new(plan);
+    let rows = plan.choice.decompositions.keys().filter_map(|&id| Some((id, plan.graph.spec(id)?)));
+    for (operation, (id, spec)) in explanation.operations.iter_mut().zip(rows) {
+        operation.runner_up = rivals.of(id, &spec, &mut answers)?;
+    }
+    Ok(explanation)
+}
+
+/// An explanation without runner-ups.
+pub(crate) fn facts(plan: &Plan) -> Result<Explanation, PlanError> {
+    explained(plan, &mut Answers::of(&plan.options))
+}
+
+fn explained(plan: &Plan, answers: &mut Answers) -> Result<Explanation, PlanError> {
     let name = |id: TensorId| plan.graph.node(id).name.clone();
     let workers = plan.machine.workers();
     let mut operations = Vec::new();
@@ -155,20 +190,22 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
         positions.insert(id, operations.len());
         operations.push(Operation {
             name: name(id),
-            kind: kind(&plan.graph.node(id).op, &spec).into(),
-            labels: labels(&spec),
-            decomposition: describe(&spec, decomposition),
+            kind: describe::kind(&plan.graph.node(id).op, &spec).into(),
+            labels: describe::labels(&spec),
+            decomposition: describe::cuts(&spec, decomposition),
+            words: describe::words(&spec, decomposition),
             blocks: decomposition.blocks().iter().map(|b| b.devices.len()).sum(),
             seconds: seconds(&spec, decomposition, &plan.machine),
             bound: Seconds(compute.max(memory) / p),
             bytes_in: Bytes(0),
             bytes_out: Bytes(0),
             home: home(plan.choice.homes.get(&id)),
+            split: why::slowest(&spec, decomposition, &plan.machine),
+            runner_up: None,
         });
     }
     let position = |id: &TensorId| positions.get(id).copied();
     let mut moved = Vec::new();
-    let mut answers = Answers::of(&plan.options);
     for planned in exchanges(&plan.graph, &plan.choice, &plan.options, &plan.machine)? {
         let answer = answers
             .answer(&planned.exchange, &plan.machine)
@@ -177,20 +214,27 @@ pub fn explain(plan: &Plan) -> Result<Explanation, PlanError> {
         if counted.moves == 0 {
             continue;
         }
-        let stage = match planned.stage {
+        let (stage, pays) = match planned.stage {
             Stage::ToHome => {
-                if let Some(n) = position(&planned.tensor) {
+                let pays = position(&planned.tensor);
+                if let Some(n) = pays {
                     operations[n].bytes_out += counted.bytes_total;
                 }
-                "to home"
+                ("to home", pays)
             }
             Stage::HandOut => {
-                if let Some(n) = planned.readers.first().and_then(position) {
+                let pays = planned.readers.first().and_then(position);
+                if let Some(n) = pays {
                     operations[n].bytes_in += counted.bytes_total;
                 }
-                "hand-out"
+                ("hand-out", pays)
             }
         };
+        if let Some(n) = pays {
+            let split = &mut operations[n].split;
+            let part = if planned.exchange.have.is_complete() { &mut split.moved } else { &mut split.fold };
+            part.0 += counted.seconds.0;
+        }
         let (readers, views) = readers(plan, &planned);
         moved.push(Moved {
             tensor: name(planned.tensor),
@@ -300,136 +344,4 @@ fn parameters(plan: &Plan) -> Vec<Bytes> {
         }
     }
     bytes
-}
-
-fn kind(op: &Op, spec: &Spec) -> &'static str {
-    match op {
-        Op::Kernel(kernel) => kernel.name(),
-        Op::Input(_) | Op::View(_) => "view",
-        Op::Einsum(_) if spec.work.contraction => "contraction",
-        Op::Einsum(e) if e.folds() => "reduction",
-        Op::Einsum(_) => "map",
-    }
-}
-
-fn labels(spec: &Spec) -> String {
-    let mut text = String::new();
-    for (n, l) in spec.labels.iter().enumerate() {
-        let bar = if n == spec.rank { "| " } else { "" };
-        let _ = write!(text, "{}{bar}{}:{}", if n == 0 { "" } else { " " }, l.name, l.extent);
-    }
-    text
-}
-
-/// How the label space is cut, in a line: extents along every label that is cut if the blocks are a grid,
-/// else the number of boxes and the largest.
-fn describe(spec: &Spec, decomposition: &Decomposition) -> String {
-    let blocks = decomposition.blocks();
-    let Some(first) = blocks.first() else { return "nothing to do".into() };
-    if blocks.len() == 1 {
-        return format!("whole on {}", first.devices);
-    }
-    let mut parts = Vec::new();
-    let mut cells = 1;
-    for (axis, label) in spec.labels.iter().enumerate() {
-        let mut intervals: Vec<_> = blocks.iter().map(|b| b.region.0[axis]).collect();
-        intervals.sort_unstable();
-        intervals.dedup();
-        cells *= intervals.len();
-        if intervals.len() > 1 {
-            let lengths: Vec<String> = intervals.iter().map(|i| i.len().to_string()).collect();
-            let equal = lengths.iter().all(|l| *l == lengths[0]);
-            parts.push(if equal {
-                format!("{} {}×{}", label.name, lengths.len(), lengths[0])
-            } else {
-                format!("{} {}", label.name, lengths.join("+"))
-            });
-        }
-    }
-    let repeated = blocks.iter().map(|b| b.devices.len()).max().unwrap_or(1);
-    let times = if repeated > 1 { format!(", each on {repeated} devices") } else { String::new() };
-    if cells == blocks.len() {
-        format!("{}{times}", parts.join(", "))
-    } else {
-        let largest = blocks.iter().max_by_key(|b| b.region.volume()).expect("there are blocks");
-        format!("{} boxes, largest {}{times}", blocks.len(), largest.region)
-    }
-}
-
-fn home(home: Option<&Home>) -> String {
-    match home {
-        None => "none".into(),
-        Some(Home::AsProduced) => "as produced".into(),
-        Some(Home::At(held)) => match held.as_slice() {
-            [one] => format!("whole on {}", one.devices),
-            many => format!("{} blocks such as {}@{}", many.len(), many[0].region, many[0].devices),
-        },
-    }
-}
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.operations.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).clamp(9, 34);
-        let cut = |text: &str, n: usize| {
-            let long = text.chars().count() > n;
-            if long { text.chars().take(n - 1).chain(['…']).collect() } else { text.to_string() }
-        };
-        writeln!(
-            f,
-            "{:<width$}  {:<11}  {:<44}  {:>10}  {:>10}  {:>10}",
-            "operation", "kind", "decomposition", "compute", "bytes in", "bytes out"
-        )?;
-        for o in &self.operations {
-            let (name, how) = (cut(&o.name, width), cut(&o.decomposition, 44));
-            let (s, i, u) = (o.seconds.to_string(), dash(o.bytes_in), dash(o.bytes_out));
-            writeln!(f, "{name:<width$}  {:<11}  {how:<44}  {s:>10}  {i:>10}  {u:>10}", o.kind)?;
-        }
-        if self.exchanges.is_empty() {
-            writeln!(f, "\nno exchange moves anything")?;
-        } else {
-            writeln!(
-                f,
-                "\n{:<width$}  {:<9}  {:>10}  {:>5}  {:>13}  {:>10}  {:>10}  {:<4}  {:>5}  read by",
-                "exchange of", "stage", "bytes", "moves", "depth (least)", "time", "bound", "by", "over"
-            )?;
-            for m in &self.exchanges {
-                let (name, mut readers) = (cut(&m.tensor, width), cut(&m.readers.join(", "), 40));
-                if !m.views.is_empty() {
-                    let _ = write!(readers, " through {}", cut(&m.views.join(", "), 60));
-                }
-                let (b, t, l) = (m.bytes.to_string(), m.seconds.to_string(), m.bound.to_string());
-                writeln!(
-                    f,
-                    "{name:<width$}  {:<9}  {b:>10}  {:>5}  {:>13}  {t:>10}  {l:>10}  {:<4}  {:>5.2}  {readers}",
-                    m.stage,
-                    m.moves,
-                    format!("{} ({})", m.depth, m.depth_bound),
-                    m.binds,
-                    m.over_bound
-                )?;
-            }
-        }
-        if !self.replicated.is_empty() {
-            writeln!(f, "\n{:<width$}  {:<10}  {:>6}  {:>11}", "replicated", "kind", "copies", "extra bytes")?;
-            for r in &self.replicated {
-                let (name, bytes) = (cut(&r.tensor, width), r.bytes.to_string());
-                writeln!(f, "{name:<width$}  {:<10}  {:>6}  {bytes:>11}", r.kind, r.copies)?;
-            }
-        }
-        writeln!(
-            f,
-            "\n{:<8}  {:>10}  {:>10}  {:>10}  {:>10}  {:>12}",
-            "device", "memory", "parameters", "sent", "received", "operations"
-        )?;
-        for d in &self.devices {
-            let (m, p, s, r) =
-                (d.memory.to_string(), d.parameters.to_string(), d.sent.to_string(), d.received.to_string());
-            writeln!(f, "{:<8}  {m:>10}  {p:>10}  {s:>10}  {r:>10}  {:>12.3e}", d.device, d.operations)?;
-        }
-        Ok(())
-    }
-}
-
-fn dash(bytes: Bytes) -> String {
-    if bytes.0 == 0 { "-".into() } else { bytes.to_string() }
 }

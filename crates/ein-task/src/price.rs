@@ -21,18 +21,39 @@ use ein_ir::monoid::Monoid;
 use ein_ir::region::Region;
 use ein_ir::spec::Spec;
 
+/// What a block's seconds are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Parts {
+    /// Arithmetic.
+    pub compute: Seconds,
+    /// Bytes to and from memory.
+    pub memory: Seconds,
+    /// All of it, the launch included.
+    pub seconds: Seconds,
+}
+
 /// Seconds that the block `labels` of an operation takes on `device`. Infinite if the device has no rate
 /// for the arithmetic.
 pub fn kernel_seconds(device: &Device, spec: &Spec, labels: &Region) -> Seconds {
+    kernel_parts(device, spec, labels).seconds
+}
+
+/// [`kernel_seconds`], with its parts.
+pub fn kernel_parts(device: &Device, spec: &Spec, labels: &Region) -> Parts {
     // A block without output labels to write is no work; one with nothing to fold still writes identities.
     if spec.result_region(labels).is_empty() {
-        return Seconds(0.0);
+        return Parts::default();
     }
     let memory = spec.bytes(labels) / device.memory_bandwidth;
     let operations = spec.operations(labels);
     if !spec.work.contraction {
+        if device.free_elementwise {
+            return Parts::default();
+        }
         let points = operations / spec.work.operations_per_point.max(1) as f64;
-        return elementwise(device, device.elements.map_or(memory, |rate| memory + points / rate));
+        let compute = device.elements.map_or(0.0, |rate| points / rate);
+        let seconds = elementwise(device, memory + compute);
+        return Parts { compute: Seconds(compute), memory: Seconds(memory), seconds };
     }
     let rate = match spec.monoid {
         Monoid::Attend => device.under_softmax.unwrap_or_else(|| device.rate(spec.work.dtype)),
@@ -40,7 +61,7 @@ pub fn kernel_seconds(device: &Device, spec: &Spec, labels: &Region) -> Seconds 
     };
     let compute = if operations == 0.0 { 0.0 } else { operations / rate };
     let both = if device.elements.is_some() { compute + memory } else { compute.max(memory) };
-    Seconds(both + device.launch.0)
+    Parts { compute: Seconds(compute), memory: Seconds(memory), seconds: Seconds(both + device.launch.0) }
 }
 
 /// Seconds that a copy of `bytes` within `device` takes: a cut, a paste, a view that moves elements.
