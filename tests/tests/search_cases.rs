@@ -158,6 +158,49 @@ fn j8_twenty_equal_files() {
     assert_eq!(elsewhere, first);
 }
 
+/// I2: a cast that no device has room for is cut: each casts its part, and nothing moves.
+#[test]
+fn i2_a_cast_larger_than_a_device() {
+    let graph =
+        graph("w: param f32[250880, 4096]\ny = einsum bf16 (i: 250880, j: 4096) map cast<bf16>(w[i, j])\nreturn y\n");
+    let machine = Machine::by_name("8xa100").expect("it ships");
+    for devices in [6, 7, 8] {
+        let machine = machine.first(devices).expect("as many");
+        let options = Options { memory: Some(Bytes(1 << 30)), ..Options::default() };
+        let plan = plan(&graph, &machine, &options).unwrap_or_else(|e| panic!("{devices}: {e}"));
+        assert!(plan.peak_memory() <= Bytes(1 << 30), "{devices}: {}", plan.peak_memory());
+        assert_eq!(plan.report.bytes_total, Bytes(0), "{devices}");
+    }
+    // Four times a gibibyte and half of it again do not fit four devices.
+    let options = Options { memory: Some(Bytes(1 << 30)), ..Options::default() };
+    let refused = plan(&graph, &machine.first(4).expect("four"), &options);
+    assert!(matches!(refused, Err(PlanError::DoesNotFit { .. })), "{refused:?}");
+}
+
+/// A14: a layer of 64 heads, 8 key/value heads and 28672 features inside is planned on three, six and seven devices, and the
+/// report says how its features are cut.
+#[test]
+fn a14_odd_numbers_of_devices() {
+    let graph = workload("llama-70b-block:1x512").expect("a workload");
+    for devices in [3, 6, 7] {
+        let machine = Machine::by_name("8xa100-80").expect("it ships").first(devices).expect("as many");
+        let plan = searched(&graph, &machine, Objective::Time);
+        let explained = explain(&plan).expect("a plan");
+        let text = explained.to_string();
+        for o in &explained.operations {
+            assert!(text.contains(&o.decomposition.chars().take(20).collect::<String>()), "{devices}: {o:?}\n{text}");
+        }
+        let one = searched(&graph, &machine.first(1).expect("one"), Objective::Time);
+        let gained = one.report.seconds.0 / plan.report.seconds.0;
+        assert!(gained > 0.7 * devices as f64, "{devices} devices are {gained} times as fast as one\n{text}");
+    }
+    let machine = Machine::by_name("8xa100-80").expect("it ships").first(7).expect("seven");
+    let tensor = Options { strategy: Some(Strategy::Tensor), ..Options::default() };
+    let explained = explain(&plan(&graph, &machine, &tensor).expect("seven of them")).expect("a plan");
+    let up = explained.operations.iter().find(|o| o.name.ends_with("up_proj")).expect("a row");
+    assert!(up.decomposition.contains("7×4096"), "{}", up.decomposition);
+}
+
 /// J5: whatever moves names its producer, who reads it and its bytes, in text as in figures.
 #[test]
 fn j5_every_edge_is_named() {

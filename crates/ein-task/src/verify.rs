@@ -403,6 +403,7 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
         return Err(VerifyError::Arenas { arenas: graph.arenas.len(), devices: graph.devices });
     }
     let readers = graph.readers();
+    let mut before = Before { graph, seen: vec![0; graph.tasks.len()], search: 0, open: Vec::new() };
     // Offset to (end, value), disjoint, per device.
     let mut holds: Vec<BTreeMap<u64, (u64, TaskId)>> = vec![BTreeMap::new(); graph.devices];
     let resident = |id: TaskId| graph.fed(id).is_some_and(crate::task::External::is_resident);
@@ -426,7 +427,7 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
             let (end, old) = holds.remove(&offset).expect("found above");
             let own = [old];
             let waited = if readers[old.index()].is_empty() { &own[..] } else { &readers[old.index()] };
-            let early = waited.iter().find(|&&r| resident(old) || !reaches(graph, id, r));
+            let early = waited.iter().find(|&&r| resident(old) || !before.reaches(id, r));
             if let Some(&reader) = early {
                 return Err(at(graph, id, Fault::Reuse { old, reader }));
             }
@@ -442,21 +443,34 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
     Ok(())
 }
 
-/// Whether `task` waits for `earlier`, directly or through others.
-fn reaches(graph: &TaskGraph, task: TaskId, earlier: TaskId) -> bool {
-    let mut open = vec![task];
-    let mut seen = std::collections::BTreeSet::new();
-    while let Some(t) = open.pop() {
-        for &before in graph.task(t).after.iter().chain(&graph.task(t).reads) {
-            if before == earlier {
-                return true;
-            }
-            if before > earlier && seen.insert(before) {
-                open.push(before);
+/// Searches for what tasks wait for.
+struct Before<'a> {
+    graph: &'a TaskGraph,
+    /// The last search that met each task.
+    seen: Vec<u32>,
+    search: u32,
+    open: Vec<TaskId>,
+}
+
+impl Before<'_> {
+    /// Whether `task` waits for `earlier`, directly or through others.
+    fn reaches(&mut self, task: TaskId, earlier: TaskId) -> bool {
+        self.search += 1;
+        self.open.clear();
+        self.open.push(task);
+        while let Some(t) = self.open.pop() {
+            for &before in self.graph.task(t).after.iter().chain(&self.graph.task(t).reads) {
+                if before == earlier {
+                    return true;
+                }
+                if before > earlier && self.seen[before.index()] != self.search {
+                    self.seen[before.index()] = self.search;
+                    self.open.push(before);
+                }
             }
         }
+        false
     }
-    false
 }
 
 fn finished(ty: &TensorType) -> Form {
