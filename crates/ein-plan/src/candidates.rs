@@ -1,7 +1,7 @@
 //! The decompositions that the search may choose from, generated from an operation's spec alone.
 
 use crate::choice::{Block, Decomposition};
-use crate::recursive::{is_movable, recursive};
+use crate::recursive::{is_movable, least_faces, recursive};
 use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule, Spec};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
@@ -73,6 +73,14 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
     for &d in workers.iter().take(if p <= 16 { p } else { 1 }) {
         found.push(whole(&space, DeviceSet::one(d)));
     }
+    let placed = |blocks: Vec<Region>| -> Vec<Block> {
+        let place = |(region, &d): (Region, &DeviceId)| Block { region, devices: DeviceSet::one(d) };
+        blocks.into_iter().zip(&workers).map(place).collect()
+    };
+    // Of so many devices grids alone fill the list.
+    if spec.work.contraction && richness.recursive > 0 && 8 < p && p <= 16 && is_movable(spec) {
+        found.push(placed(least_faces(spec, p)));
+    }
     let mut counts: Vec<usize> = (2..=p).filter(|n| p.is_multiple_of(*n) || n.is_power_of_two()).collect();
     counts.reverse();
     for count in counts {
@@ -83,8 +91,7 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
     if spec.work.contraction && richness.recursive > 0 && p <= if is_movable(spec) { 16 } else { 8 } {
         let most = if p <= 8 { richness.recursive } else { richness.recursive.min(8) };
         for blocks in recursive(spec, p, most) {
-            let placed = blocks.into_iter().zip(&workers);
-            found.push(placed.map(|(region, &d)| Block { region, devices: DeviceSet::one(d) }).collect());
+            found.push(placed(blocks));
         }
     }
     if richness.tiny && p <= 3 {

@@ -5,6 +5,7 @@ use crate::candidates::{is_cuttable, quantum};
 use ein_ir::region::Region;
 use ein_ir::spec::{AxisMap, Role, Spec};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -35,6 +36,77 @@ pub(crate) fn recursive(spec: &Spec, parts: usize, most: usize) -> Vec<Vec<Regio
         blocks
     };
     (0..all.len()).map(blocks).collect()
+}
+
+/// The tiling in one block for each of `parts` devices whose blocks have the least faces in all, as far as boxes of nearly
+/// equal shape are best cut alike: every proportion is tried, which the exact way cannot afford for many parts.
+pub(crate) fn least_faces(spec: &Spec, parts: usize) -> Vec<Region> {
+    let mut thrift = Thrift { spec, labels: labels(spec), known: FxHashMap::default() };
+    let space = spec.space();
+    thrift.least(parts, &space);
+    let mut blocks = Vec::with_capacity(parts);
+    thrift.laid(parts, space, &mut blocks);
+    blocks
+}
+
+/// The best first cut of boxes of nearly equal shape.
+struct Thrift<'a> {
+    spec: &'a Spec,
+    labels: Vec<usize>,
+    /// From parts and the rounded shape to the faces in all, and the label and the parts of the low side.
+    known: FxHashMap<(usize, SmallVec<[i32; 6]>), (f64, Option<(usize, usize)>)>,
+}
+
+/// Boxes whose extents differ by less than a tenth are of nearly equal shape.
+const STEPS_PER_OCTAVE: f64 = 8.0;
+
+impl Thrift<'_> {
+    fn key(&self, parts: usize, space: &Region) -> (usize, SmallVec<[i32; 6]>) {
+        let rounded = |l: &usize| ((space.0[*l].len() as f64).log2() * STEPS_PER_OCTAVE).round() as i32;
+        (parts, self.labels.iter().map(rounded).collect())
+    }
+
+    /// The least faces of the blocks of a box in all.
+    fn least(&mut self, parts: usize, space: &Region) -> f64 {
+        let key = self.key(parts, space);
+        if let Some(known) = self.known.get(&key) {
+            return known.0;
+        }
+        let mut best = (f64::INFINITY, None);
+        if parts == 1 {
+            let read: f64 = (0..self.spec.operands.len()).map(|n| self.spec.operand_region(n, space).volume() as f64).sum();
+            best.0 = read + self.spec.result_region(space).volume() as f64;
+        }
+        for n in 0..self.labels.len() {
+            let label = self.labels[n];
+            for first in parts.div_ceil(2)..parts {
+                let Some(at) = self.position(space, label, first, parts) else { continue };
+                let (low, high) = space.split(label, at);
+                let low = self.least(first, &low);
+                if low < best.0 {
+                    let faces = low + self.least(parts - first, &high);
+                    if faces < best.0 * (1.0 - 1e-9) {
+                        best = (faces, Some((label, first)));
+                    }
+                }
+            }
+        }
+        self.known.insert(key, best);
+        best.0
+    }
+
+    fn position(&self, space: &Region, label: usize, first: usize, parts: usize) -> Option<usize> {
+        position(space, label, quantum(&self.spec.labels[label].rule), first as f64 / parts as f64)
+    }
+
+    fn laid(&self, parts: usize, space: Region, blocks: &mut Vec<Region>) {
+        let cut = self.known.get(&self.key(parts, &space)).and_then(|k| k.1);
+        let at = cut.and_then(|(label, first)| Some((label, first, self.position(&space, label, first, parts)?)));
+        let Some((label, first, at)) = at else { return blocks.push(space) };
+        let (low, high) = space.split(label, at);
+        self.laid(first, low, blocks);
+        self.laid(parts - first, high, blocks);
+    }
 }
 
 /// The blocks of a tiling of `space`.
