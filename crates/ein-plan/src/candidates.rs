@@ -25,7 +25,7 @@ impl Candidate {
     }
 }
 
-/// How much to generate.
+/// How much to generate, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Richness {
     /// The most candidates of one operation.
@@ -34,6 +34,9 @@ pub struct Richness {
     pub recursive: usize,
     /// Whether to try every cut position where the space is tiny.
     pub tiny: bool,
+    /// How many queries some row of the graph has that see keys up to their own only; 0 if none has. Where they are cut
+    /// in pairs of strips from both ends, rows beside it may have to follow.
+    pub causal: usize,
 }
 
 impl Richness {
@@ -45,7 +48,7 @@ impl Richness {
             9..=16 => 160,
             _ => 96,
         };
-        Self { most, recursive: 16, tiny: true }
+        Self { most, recursive: 16, tiny: true, causal: 0 }
     }
 }
 
@@ -87,6 +90,8 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
         grids(spec, count, count == p, &mut found);
     }
     weighted(spec, machine, &workers, &mut found);
+    paired(spec, richness.causal, &workers, &mut found);
+    merged(spec, &workers, &mut found);
     // Positions multiply where shape is not enough to know a block by.
     if spec.work.contraction && richness.recursive > 0 && p <= if is_movable(spec) { 16 } else { 8 } {
         let most = if p <= 8 { richness.recursive } else { richness.recursive.min(8) };
@@ -216,7 +221,10 @@ fn grids(spec: &Spec, count: usize, repeat: bool, found: &mut Found) {
     let enough = others.iter().map(|&l| units(spec, l)).fold(1, usize::saturating_mul) >= count;
     let labels = if enough { others } else { labels };
     let slots = labels.len() + usize::from(repeat);
-    for factors in factorisations(count, slots) {
+    let mut all = factorisations(count, slots);
+    // Where there are more than are kept, those that cut fewer axes come first.
+    all.sort_by_key(|factors| factors.iter().filter(|&&f| f > 1).count());
+    for factors in all {
         let mut options: Vec<Vec<AxisCut>> = Vec::new();
         let mut fits = true;
         for (slot, &parts) in factors.iter().enumerate().filter(|f| *f.1 > 1) {
@@ -345,6 +353,58 @@ fn product<T: Clone>(options: &[Vec<T>]) -> Vec<Vec<T>> {
     options.iter().fold(vec![vec![]], |done, next| {
         done.iter().flat_map(|d| next.iter().map(move |n| d.iter().cloned().chain([n.clone()]).collect())).collect()
     })
+}
+
+/// Strips `n` and `2p - 1 - n` of a label together, where it is as long as the queries of a causal row.
+fn paired(spec: &Spec, causal: usize, workers: &[DeviceId], found: &mut Found) {
+    let p = workers.len();
+    let is_query = |l: usize| spec.work.band.is_some_and(|band| band.query == l);
+    for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
+        // Of a row that is causal itself, grids have them.
+        if p > 1 && own.extent == causal && units(spec, l) >= 2 * p && !is_query(l) {
+            let strips = even(own.extent, quantum(&own.rule), 2 * p);
+            let pair = |n: usize| vec![strips[n], strips[2 * p - 1 - n]];
+            let cut = AxisCut { label: Some(l), parts: (0..p).map(pair).collect() };
+            found.push(grid(spec, &[cut], &[0], workers));
+        }
+    }
+}
+
+/// Even shares of two neighbouring labels taken as one, where the devices divide neither: a share is a run of the outer
+/// label with parts of its first and last value.
+fn merged(spec: &Spec, workers: &[DeviceId], found: &mut Found) {
+    let p = workers.len();
+    let plain = |l: usize| spec.labels[l].role == Role::Free && quantum(&spec.labels[l].rule) == 1;
+    for outer in 0..spec.rank.saturating_sub(1) {
+        let (m, n) = (spec.labels[outer].extent, spec.labels[outer + 1].extent);
+        if !plain(outer) || !plain(outer + 1) || m < 2 || n < 2 || m.is_multiple_of(p) || m * n < p {
+            continue;
+        }
+        let mut blocks = Vec::new();
+        for (share, &device) in even(m * n, 1, p).into_iter().zip(workers) {
+            for (rows, columns) in runs(share, n) {
+                let mut region = spec.space();
+                (region.0[outer], region.0[outer + 1]) = (rows, columns);
+                blocks.push(Block { region, devices: DeviceSet::one(device) });
+            }
+        }
+        found.push(blocks);
+    }
+}
+
+/// The boxes that a run of positions, row by row of length `n`, is made of.
+fn runs(run: Interval, n: usize) -> Vec<(Interval, Interval)> {
+    let mut boxes = Vec::new();
+    let mut lo = run.lo;
+    while lo < run.hi {
+        let row = lo / n;
+        // Whole rows at once, or what is left of one.
+        let hi = if lo.is_multiple_of(n) && run.hi >= lo + n { run.hi / n * n } else { run.hi.min((row + 1) * n) };
+        let columns = Interval::new(lo - row * n, if hi - row * n > n { n } else { hi - row * n });
+        boxes.push((Interval::new(row, row + (hi - lo).div_ceil(n)), columns));
+        lo = hi;
+    }
+    boxes
 }
 
 /// Cuts of one label in proportion to the devices' rates, where those differ.

@@ -152,9 +152,11 @@ const MIXTURES: usize = 6;
 const FEW: usize = 200;
 
 /// A price at which what the plan that ignores memory takes of a device costs a tenth of that plan. It does not depend
-/// on how much there is, so that what is said to be enough is.
-fn first(free: &Attempt, peak: f64) -> f64 {
-    0.1 * free.cost.max(1e-9) / peak.max(1.0)
+/// on how much there is, so that what is said to be enough is. A plan that moves nothing has no price to compare with:
+/// a byte held is then worth a tenth of one moved.
+fn first(free: &Attempt, peak: f64, objective: Objective) -> f64 {
+    let cost = if objective == Objective::Bytes && free.cost < 1.0 { peak } else { free.cost };
+    0.1 * cost.max(1e-9) / peak.max(1.0)
 }
 
 struct Fitting<'a> {
@@ -226,7 +228,7 @@ impl Fitting<'_> {
     /// Raises the price of memory as long as that may make the fullest device hold less.
     fn least_memory(&mut self, free: &Attempt, peak: f64) -> Result<(), PlanError> {
         for step in 0..8 {
-            let tried = self.attempt(first(free, peak) * 8f64.powi(step), true)?;
+            let tried = self.attempt(first(free, peak, self.options.objective) * 8f64.powi(step), true)?;
             if !self.lowered(&tried.found.choice, tried.cost)?.0 {
                 self.lowered_lean(&tried.found.choice)?;
             }
@@ -236,7 +238,7 @@ impl Fitting<'_> {
 
     /// Walks the hull of (bytes, cost) to the two neighbours of which one should fit and the other not, then mixes them.
     fn walk(&mut self, free: Attempt, peak: f64) -> Result<(), PlanError> {
-        let first = first(&free, peak);
+        let first = first(&free, peak, self.options.objective);
         // The free plan once more, with homes for what is resident.
         let mut cheap = self.attempt(first * 1e-6, false)?;
         let available = self.lack.as_ref().map_or(0, |l| l.available.0) as f64;

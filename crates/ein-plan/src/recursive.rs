@@ -74,7 +74,8 @@ impl Thrift<'_> {
         }
         let mut best = (f64::INFINITY, None);
         if parts == 1 {
-            let read: f64 = (0..self.spec.operands.len()).map(|n| self.spec.operand_region(n, space).volume() as f64).sum();
+            let read: f64 =
+                (0..self.spec.operands.len()).map(|n| self.spec.operand_region(n, space).volume() as f64).sum();
             best.0 = read + self.spec.result_region(space).volume() as f64;
         }
         for n in 0..self.labels.len() {

@@ -37,7 +37,10 @@ impl Search<'_> {
         // Tables grow with the product of the candidates of neighbours: every cut of every row is for one row, or
         // for two devices, where there are few.
         let rows = self.graph.ids().filter(|&id| self.graph.spec(id).is_some()).count();
-        let richness = Richness { tiny: richness.tiny && (rows == 1 || self.workers.len() <= 2), ..richness };
+        let tiny = richness.tiny && (rows == 1 || self.workers.len() <= 2);
+        let queries = |id| self.graph.spec(id).and_then(|s| s.work.band.map(|band| s.labels[band.query].extent));
+        let causal = self.graph.ids().filter_map(queries).max().unwrap_or(0);
+        let richness = Richness { tiny, causal, ..richness };
         let mut known: HashMap<String, usize> = HashMap::new();
         for id in self.graph.ids() {
             let Some(spec) = self.graph.spec(id) else { continue };
