@@ -11,7 +11,7 @@ use ein_task::memory::{ALIGN, plan_memory};
 use ein_task::units::Bytes;
 use ein_task::verify::verify;
 use ein_tests::plans::computes;
-use ein_tests::small::{matmul, products};
+use ein_tests::small::products;
 
 fn computed(plan: &Plan, what: &str) {
     verify(&plan.tasks).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -91,7 +91,7 @@ fn searched_plans_in_the_least_memory() {
     for (name, devices, graph, outputs) in [
         ("8xa100", 4, products(64, 32, 128, 2), Placement::Anywhere),
         ("8xa100", 3, products(64, 32, 128, 2), Placement::Replicated),
-        ("pcie-4", 4, matmul(64, 64, 64), Placement::Anywhere),
+        ("pcie-4", 4, products(64, 32, 128, 2), Placement::Anywhere),
     ] {
         let machine = Machine::by_name(name).and_then(|m| m.first(devices)).expect("it ships");
         let within = |slots: u64| {

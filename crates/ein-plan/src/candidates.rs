@@ -52,6 +52,9 @@ impl Richness {
     }
 }
 
+/// Of more devices than these a few grids are all that a search of seconds affords.
+const MANY: usize = 16;
+
 /// One way to cut one axis: the intervals of every part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AxisCut {
@@ -80,8 +83,12 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
         let place = |(region, &d): (Region, &DeviceId)| Block { region, devices: DeviceSet::one(d) };
         blocks.into_iter().zip(&workers).map(place).collect()
     };
-    // Of so many devices grids alone fill the list.
-    if spec.work.contraction && richness.recursive > 0 && 8 < p && p <= 16 && is_movable(spec) {
+    // Of many devices grids alone fill the list.
+    if p <= MANY {
+        paired(spec, richness.causal, &workers, &mut found);
+        merged(spec, &workers, &mut found);
+    }
+    if spec.work.contraction && richness.recursive > 0 && 8 < p && p <= MANY && is_movable(spec) {
         found.push(placed(least_faces(spec, p)));
     }
     let mut counts: Vec<usize> = (2..=p).filter(|n| p.is_multiple_of(*n) || n.is_power_of_two()).collect();
@@ -90,8 +97,6 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
         grids(spec, count, count == p, &mut found);
     }
     weighted(spec, machine, &workers, &mut found);
-    paired(spec, richness.causal, &workers, &mut found);
-    merged(spec, &workers, &mut found);
     // Positions multiply where shape is not enough to know a block by.
     if spec.work.contraction && richness.recursive > 0 && p <= if is_movable(spec) { 16 } else { 8 } {
         let most = if p <= 8 { richness.recursive } else { richness.recursive.min(8) };
@@ -222,8 +227,10 @@ fn grids(spec: &Spec, count: usize, repeat: bool, found: &mut Found) {
     let labels = if enough { others } else { labels };
     let slots = labels.len() + usize::from(repeat);
     let mut all = factorisations(count, slots);
-    // Where there are more than are kept, those that cut fewer axes come first.
-    all.sort_by_key(|factors| factors.iter().filter(|&&f| f > 1).count());
+    // Where there are more than are kept, those that cut one axis come first.
+    if count <= MANY {
+        all.sort_by_key(|factors| factors.iter().filter(|&&f| f > 1).count() > 1);
+    }
     for factors in all {
         let mut options: Vec<Vec<AxisCut>> = Vec::new();
         let mut fits = true;

@@ -53,6 +53,9 @@ pub(crate) struct Solution {
     pub largest: usize,
 }
 
+/// See [`Model::solve`].
+const LARGE: usize = 20;
+
 impl Model {
     /// Adds a variable with values `0..size`.
     pub fn variable(&mut self, size: usize) -> usize {
@@ -130,7 +133,8 @@ impl Model {
         sums
     }
 
-    /// Minimises, with no table of more than `budget` entries.
+    /// Minimises, with no table of more than `budget` entries but for a few larger ones: as much as [`LARGE`] budgets
+    /// of them in all, where one clique is all that an exact answer lacks.
     pub fn solve(&mut self, budget: usize) -> Solution {
         self.solved += 1;
         let count = self.sizes.len();
@@ -153,6 +157,7 @@ impl Model {
         }
         let mut done: Vec<(usize, Vec<Factor>)> = Vec::new();
         let mut largest = 0;
+        let mut spare = budget.saturating_mul(LARGE);
         while let Some((_, v)) = queue.pop_first() {
             let listed = std::mem::take(&mut at[v]);
             let bucket: Vec<Factor> = listed.iter().map(|&n| live[n].take().expect("listed while live")).collect();
@@ -163,10 +168,13 @@ impl Model {
                     at[u].remove(n);
                 }
             }
-            for group in groups(&bucket, &self.sizes, budget) {
+            for group in groups(&bucket, &self.sizes, budget.max(spare)) {
                 let members: Vec<&Factor> = group.iter().map(|&n| &bucket[n]).collect();
                 let (scope, table, entries) = self.eliminate(v, &members);
                 largest = largest.max(entries);
+                if entries > budget {
+                    spare = spare.saturating_sub(entries);
+                }
                 if scope.is_empty() {
                     constant += table.data[0];
                 } else {

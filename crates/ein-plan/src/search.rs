@@ -217,11 +217,13 @@ impl<'a> Search<'a> {
         let settled = found.effort.rounds < ROUNDS;
         let exactly = found.bound;
         let mut proved = f64::NEG_INFINITY;
+        let mut idle = 0;
         for _ in 0..SHARINGS {
             let (relaxed, rounds) = self.solve_relaxed(&found, settled)?;
             found.effort.rounds += rounds;
+            idle = if relaxed.bound > proved { 0 } else { idle + 1 };
             proved = proved.max(relaxed.bound);
-            if !settled || proved >= found.cost * (1.0 - 1e-9) {
+            if !settled || idle == 2 || proved >= found.cost * (1.0 - 1e-9) {
                 break;
             }
             let added = self.add_shared(&relaxed);
