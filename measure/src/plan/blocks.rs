@@ -6,7 +6,8 @@ use crate::report::{Section, each};
 use serde_json::Value;
 
 const MODELS: [&str; 3] = ["llama-7b-block", "llama-13b-block", "llama-70b-block"];
-const SETTINGS: [&str; 5] = ["1x4096", "8x1024", "32x128", "packed=2750+1810+1290+930+690+440+282", "1x131072"];
+const SETTINGS: [&str; 6] =
+    ["1x4096", "8x1024", "32x128", "packed=2750+1810+1290+930+690+440+282", "1x131072", "decode=64x4096"];
 /// Machines, and the type that they compute fast.
 const MACHINES: [(&str, &str); 7] = [
     ("8xa100", "bf16"),

@@ -7,7 +7,15 @@ use super::question::Question;
 use crate::report::{Section, each};
 
 const MACHINE: &str = "8xa100-ideal";
-const SETTINGS: [(usize, usize); 4] = [(1, 4096), (8, 1024), (8, 4096), (1, 1024)];
+const SETTINGS: [(usize, usize); 7] = [(1, 4096), (8, 1024), (8, 4096), (1, 1024), (1, STEP), (8, STEP), (64, STEP)];
+/// Instead of a count of tokens: one token behind [`PAST`] that are kept.
+const STEP: usize = 0;
+const PAST: usize = 4096;
+
+/// The setting as workloads write it.
+fn written((batch, tokens): (usize, usize)) -> String {
+    if tokens == STEP { format!("decode={batch}x{PAST}") } else { format!("{batch}x{tokens}") }
+}
 const MEMORIES: [usize; 2] = [80, 40];
 
 /// What has been found before.
@@ -61,15 +69,15 @@ pub fn section(arguments: &Arguments) -> Section {
     let rows = rows(arguments);
     let answers = each(&rows, |row| {
         let machine = if row.devices == 8 { MACHINE.into() } else { format!("{MACHINE}:{}", row.devices) };
-        let (batch, tokens) = row.setting;
-        let question = Question::new(&format!("{}:{batch}x{tokens}", row.model), &machine);
+        let question = Question::new(&format!("{}:{}", row.model, written(row.setting)), &machine);
         Question { memory: Some(format!("{}GB", row.memory)), no_overlap: true, ..question }.ask(arguments.limit)
     });
     let mut table = Vec::new();
     for (row, answer) in rows.iter().zip(answers) {
         let (batch, tokens) = row.setting;
-        let what = format!("`{}:{batch}x{tokens}`, {} × {} GB", row.model, row.devices, row.memory);
-        let known = row.sizes.best(batch, tokens, row.devices, row.memory as f64 * 1e9);
+        let what = format!("`{}:{}`, {} × {} GB", row.model, written(row.setting), row.devices, row.memory);
+        let behind = if tokens == STEP { (PAST, 1) } else { (0, tokens) };
+        let known = row.sizes.best(batch, behind, row.devices, row.memory as f64 * 1e9);
         let bar = bar(row);
         let asked = [
             known.as_ref().map(|k| format!("≤ {:.4} ({})", k.seconds * 1e3, k.name)),
@@ -133,7 +141,7 @@ fn rows(arguments: &Arguments) -> Vec<Row> {
     }
     rows.retain(|r| {
         let machine = if r.devices == 8 { MACHINE.into() } else { format!("{MACHINE}:{}", r.devices) };
-        arguments.wants(&format!("{}:{}x{}", r.model, r.setting.0, r.setting.1), &machine)
+        arguments.wants(&format!("{}:{}", r.model, written(r.setting)), &machine)
             && (!arguments.quick || bar(r).is_some())
     });
     rows

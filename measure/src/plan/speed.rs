@@ -3,6 +3,11 @@
 use super::Arguments;
 use super::question::{Answer, Question};
 use crate::report::Section;
+use ein_plan::cache::Cache;
+use ein_plan::options::Options;
+use ein_task::machine::Machine;
+use einsummable::workloads::workload;
+use std::time::Instant;
 
 /// One question, and what is asked of its plan.
 struct Row {
@@ -99,11 +104,30 @@ pub fn section(arguments: &Arguments) -> Section {
         section.verdict("an operation of 10,000 against one of 1,000", "≤ 1.5×", format!("{ratio:.2}×"), ratio <= 1.5);
     }
     if arguments.workload.is_empty() && arguments.machine.is_empty() {
-        section.verdict("the same question from the cache", "< 1 ms", "there is no cache yet", false);
+        let (first, again) = asked_again();
+        let figure = format!("{:.3} ms (the first time {first:.2} s)", again * 1e3);
+        section.verdict("70B, 80 layers, asked again in the process", "< 1 ms", figure, again < 1e-3);
     }
     let head = ["plan", "seconds", "peak of the process", "rounds", "patterns", "gap", "cost, s"];
     section.table(&head, &table);
     section
+}
+
+/// Seconds that a cache takes to answer a question the first time, and the median of nine times after.
+fn asked_again() -> (f64, f64) {
+    let graph = workload("llama-70b:8x1024").expect("it is a workload");
+    let machine = Machine::by_name("8xa100-80").expect("it ships");
+    let (cache, options) = (Cache::default(), Options::default());
+    let mut seconds: Vec<f64> = (0..10)
+        .map(|_| {
+            let start = Instant::now();
+            let _answer = cache.plan(&graph, &machine, &options).expect("it fits");
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    let first = seconds.remove(0);
+    seconds.sort_by(f64::total_cmp);
+    (first, seconds[4])
 }
 
 /// The quickest of up to three answers to a question that takes a short time.
