@@ -487,3 +487,59 @@ fn cut_further(spec: &Spec, boxes: &[Region], most: usize, tilings: &mut BTreeSe
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ein_ir::dtype::DType;
+    use ein_ir::graph::{Graph, TensorType};
+    use ein_ir::op::InputKind;
+
+    fn product(batch: usize, tokens: usize) -> Spec {
+        let mut g = Graph::new();
+        let x = g.input("x", InputKind::Input, TensorType::new(DType::F32, [batch, tokens, 32])).unwrap();
+        let w = g.input("w", InputKind::Parameter, TensorType::new(DType::F32, [32, 16])).unwrap();
+        let y = g.contraction("y", "bsk,kn->bsn", &[x, w]).unwrap();
+        g.spec(y).unwrap()
+    }
+
+    #[test]
+    fn a_run_is_made_of_few_boxes() {
+        let boxes = |lo, hi, n| -> Vec<[usize; 4]> {
+            let boxes = runs(Interval::new(lo, hi), n);
+            boxes.into_iter().map(|(r, c)| [r.lo, r.hi, c.lo, c.hi]).collect()
+        };
+        assert_eq!(boxes(0, 10, 10), [[0, 1, 0, 10]]);
+        assert_eq!(boxes(3, 7, 10), [[0, 1, 3, 7]]);
+        assert_eq!(boxes(7, 32, 10), [[0, 1, 7, 10], [1, 3, 0, 10], [3, 4, 0, 2]]);
+        assert_eq!(boxes(20, 35, 10), [[2, 3, 0, 10], [3, 4, 0, 5]]);
+    }
+
+    /// Eight sequences of 1,024 tokens on seven devices: cut as one, shares are equal but for a token.
+    #[test]
+    fn neighbouring_labels_are_cut_as_one() {
+        let machine = Machine::by_name("8xa100").unwrap().first(7).unwrap();
+        let richness = Richness { recursive: 0, ..Richness::of(&machine) };
+        let found = candidates(&product(8, 1024), &machine, richness);
+        let several = |c: &&Candidate| c.decomposition.blocks().len() > 7;
+        let merged: Vec<&Candidate> = found.iter().filter(several).collect();
+        assert_eq!(merged.len(), 2, "tokens of sequences, and features of tokens");
+        assert!(merged.iter().all(|c| c.balance < 1.001), "{merged:?}");
+    }
+
+    /// Beside a causal row, strips of both ends are one device's.
+    #[test]
+    fn pairs_of_strips_are_for_rows_beside_causal_ones() {
+        let machine = Machine::by_name("8xa100").unwrap().first(4).unwrap();
+        let count = |causal| {
+            let richness = Richness { causal, ..Richness::of(&machine) };
+            let found = candidates(&product(8, 64), &machine, richness);
+            let ends = |c: &Candidate| {
+                let own = c.decomposition.blocks().iter().filter(|b| b.devices.contains(DeviceId(0)));
+                own.map(|b| (b.region.0[1].lo, b.region.0[1].hi)).collect::<Vec<_>>() == [(0, 8), (56, 64)]
+            };
+            found.iter().filter(|c| ends(c)).count()
+        };
+        assert_eq!((count(0), count(64)), (0, 1));
+    }
+}

@@ -421,6 +421,27 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_has_the_sums_on_its_way() {
+        for seed in 0..100 {
+            let mut model = random(seed);
+            // An entry that forbids, so that sums come back from infinity.
+            let size = model.sizes[0];
+            let forbids = (0..size).map(|x| if x == 0 { f64::INFINITY } else { 0.0 }).collect();
+            let table = model.table(forbids);
+            model.factor(&[0], &table);
+            let count = model.sizes.len();
+            let (mut values, to) = (vec![0; count], model.sizes.iter().map(|s| s - 1).collect::<Vec<_>>());
+            let order: Vec<usize> = (0..count).rev().collect();
+            let mut expected = vec![model.cost(&values)];
+            for &v in &order {
+                values[v] = to[v];
+                expected.push(model.cost(&values));
+            }
+            assert_eq!(model.sweep(&order, &vec![0; count], &to), expected, "seed {seed}");
+        }
+    }
+
+    #[test]
     fn a_small_budget_still_bounds() {
         for seed in 0..300 {
             let mut model = random(seed);

@@ -242,22 +242,19 @@ impl Fitting<'_> {
         // The free plan once more, with homes for what is resident.
         let mut cheap = self.attempt(first * 1e-6, false)?;
         let available = self.lack.as_ref().map_or(0, |l| l.available.0) as f64;
-        // What a device holds beside its part of what is resident: seen of one plan, expected of others.
-        let mut beside = peak - cheap.found.memory;
         let mut choices = vec![free.found.choice];
         // Prices that the search finds hardly worth paying, then any.
         let mut dear = None;
         for factor in [8.0, 64.0, 4096.0, 262_144.0, 1.0, 512.0, 32_768.0] {
             let tried = self.attempt(first * factor, false)?;
             let (fits, peak) = self.lowered(&tried.found.choice, tried.cost)?;
-            beside = beside.max(peak - tried.found.memory);
             choices.push(tried.found.choice.clone());
             if fits {
-                dear = Some(tried);
+                dear = Some((tried, peak));
                 break;
             }
         }
-        if let Some(mut dear) = dear {
+        if let Some((mut dear, mut peak)) = dear {
             let mut price = 0.0;
             for _ in 0..STEPS {
                 price = (dear.cost - cheap.cost) / (cheap.found.memory - dear.found.memory);
@@ -267,12 +264,15 @@ impl Fitting<'_> {
                 let next = self.attempt(price, false)?;
                 let with_memory = |a: &Attempt| a.cost + price * a.found.memory;
                 let last = with_memory(&next) >= with_memory(&cheap) * (1.0 - 1e-9);
-                if next.found.memory + beside <= available {
-                    if next.cost < dear.cost {
-                        dear = next;
+                let between = dear.found.memory < next.found.memory && next.found.memory < cheap.found.memory;
+                if between {
+                    // What a device holds beside its part of what is resident is about what it is of the one that fits.
+                    let may_fit = next.found.memory + (peak - dear.found.memory) <= available;
+                    let own = if may_fit { Some(self.lowered(&next.found.choice, next.cost)?) } else { None };
+                    match own {
+                        Some((true, own)) => (dear, peak) = (next, own),
+                        Some((false, _)) | None => cheap = next,
                     }
-                } else if next.found.memory < cheap.found.memory {
-                    cheap = next;
                 }
                 if last {
                     break;
@@ -280,7 +280,7 @@ impl Fitting<'_> {
             }
             if price.is_finite() && price > 0.0 {
                 self.attempt(price, true)?;
-                self.mix(&cheap, &dear, beside, available)?;
+                self.mix(&cheap, &dear, peak, available)?;
             }
         }
         // What is slower than others because it stores less at once may still be quicker than what else fits.
@@ -298,25 +298,28 @@ impl Fitting<'_> {
     }
 
     /// Decides a run of tensors as one plan does and the rest as another, so that as little as fits is decided as the
-    /// dearer one does.
-    fn mix(&mut self, cheap: &Attempt, dear: &Attempt, beside: f64, available: f64) -> Result<(), PlanError> {
+    /// dearer one does, whose fullest device holds `peak`.
+    fn mix(&mut self, cheap: &Attempt, dear: &Attempt, peak: f64, available: f64) -> Result<(), PlanError> {
         let (a, b) = (&cheap.found.values, &dear.found.values);
         let mixtures = self.search.mixtures(a, b);
         // Mixtures that hold nearly as much are looked at together, because where the two meet costs more or less.
         let near = 0.03 * (cheap.found.memory - dear.found.memory);
-        let mut limit = available - beside;
+        let mut limit = dear.found.memory + available - peak;
         for _ in 0..MIXTURES {
             let most = mixtures.iter().map(|m| m.bytes).filter(|&m| m <= limit).fold(f64::NEG_INFINITY, f64::max);
             let fitting = mixtures.iter().filter(|m| m.bytes <= limit && m.bytes >= most - near);
             let Some(mixture) = fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) else { break };
             let Some(mixed) = self.search.mixed(a, b, mixture)? else { break };
-            let (fits, peak) = self.lowered(&mixed.choice, mixed.cost)?;
+            let (fits, own) = self.lowered(&mixed.choice, mixed.cost)?;
             if fits {
-                return Ok(());
+                break;
             }
-            limit = mixture.bytes - (peak - available).max(1.0);
+            // Where devices hold unequal parts, the fullest one gains more than the mean.
+            let slope = (own - peak) / (mixture.bytes - dear.found.memory);
+            let even = mixture.bytes - (own - available).max(1.0);
+            let by_slope = dear.found.memory + (available - peak) / slope;
+            limit = if slope > 1.0 { by_slope.min(mixture.bytes - 1.0) } else { even };
         }
-        self.lowered(&dear.found.choice, dear.cost)?;
         Ok(())
     }
 }

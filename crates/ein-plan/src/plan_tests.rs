@@ -245,3 +245,40 @@ fn a_machine_without_workers_is_refused() {
     machine.devices[0].kind = ein_task::machine::DeviceKind::Host;
     assert!(matches!(plan(&gemm(4), &machine, &Options::default()), Err(PlanError::NoDevice { .. })));
 }
+
+/// Memory for more than the least and less than the quickest: some layers are decided as in the one, the rest as in the
+/// other, and that is nearly as good as can be.
+#[test]
+fn layers_differ_where_memory_binds() {
+    let mut g = Graph::new();
+    let (rows, width, layers) = (4096, 4096, 12);
+    let mut x = g.input("x", InputKind::Input, TensorType::new(DType::BF16, [rows, width])).unwrap();
+    for n in 0..layers {
+        let ty = TensorType::new(DType::BF16, [width, width]);
+        let w = g.input(&format!("w{n}"), InputKind::Parameter, ty).unwrap();
+        x = g.contraction(&format!("y{n}"), "ij,jk->ik", &[x, w]).unwrap();
+    }
+    g.output("out", x).unwrap();
+    let machine = machine("8xa100", 4);
+    let quickest = check(&g, &machine, &Options::default());
+    let tight = Options { memory: Some(Bytes(200_000_000)), ..Options::default() };
+    let least = check(&g, &machine, &tight);
+    assert!(least.peak_memory() < quickest.peak_memory() && least.report.seconds > quickest.report.seconds);
+    for part in [0.3, 0.5, 0.7] {
+        let (low, high) = (least.peak_memory().0 as f64, quickest.peak_memory().0 as f64);
+        let limit = Bytes((low + part * (high - low)) as u64);
+        let plan = check(&g, &machine, &Options { memory: Some(limit), ..Options::default() });
+        let (a, b) = (least.report.seconds.0, quickest.report.seconds.0);
+        // On the line between the two but for one layer, and for what the two meeting costs.
+        let line = a + part * (b - a);
+        let layer = (a - b) / f64::from(layers);
+        assert!(plan.peak_memory() <= limit, "{part}");
+        assert!(
+            plan.report.seconds.0 <= line + 2.0 * layer,
+            "{part}: {} above {line} by more than {layer}",
+            plan.report.seconds
+        );
+        let kinds: std::collections::BTreeSet<_> = plan.choice.decompositions.values().collect();
+        assert!(kinds.len() > 1, "{part}: all layers are alike");
+    }
+}

@@ -238,3 +238,60 @@ fn beats(a: &[f64], b: &[f64]) -> bool {
 fn sum(faces: &[f64]) -> f64 {
     faces.iter().sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ein_ir::dtype::DType;
+    use ein_ir::graph::{Graph, TensorType};
+    use ein_ir::op::InputKind;
+    use ein_ir::region::tiles;
+
+    fn cube(n: usize) -> Spec {
+        let mut g = Graph::new();
+        let ty = TensorType::new(DType::F32, [n, n]);
+        let a = g.input("a", InputKind::Input, ty.clone()).unwrap();
+        let b = g.input("b", InputKind::Input, ty).unwrap();
+        let c = g.contraction("c", "ij,jk->ik", &[a, b]).unwrap();
+        g.spec(c).unwrap()
+    }
+
+    /// What the blocks of a cube's tiling read and write beyond its three faces, in faces.
+    fn moved(spec: &Spec, blocks: &[Region]) -> f64 {
+        let face = (spec.labels[0].extent * spec.labels[0].extent) as f64;
+        let of = |b: &Region| {
+            (0..2).map(|n| spec.operand_region(n, b).volume()).sum::<usize>() + spec.result_region(b).volume()
+        };
+        blocks.iter().map(of).sum::<usize>() as f64 / face - 3.0
+    }
+
+    /// The optima over recursive cuts in equal shares, worked out from their recursion.
+    #[test]
+    fn tilings_of_a_cube_have_the_least_faces() {
+        let spec = cube(5040);
+        for (parts, least) in [(2, 1.0), (3, 5.0 / 3.0), (5, 2.4), (7, 20.0 / 7.0), (8, 3.0)] {
+            let tilings = recursive(&spec, parts, 16);
+            let best = tilings.iter().map(|t| moved(&spec, t)).fold(f64::INFINITY, f64::min);
+            assert!((best - least).abs() < 1e-3, "{parts}: {best}");
+            assert!(tilings.iter().all(|t| t.len() == parts && tiles(t, &spec.space())), "{parts}");
+        }
+        for (parts, least) in [(9, 10.0 / 3.0), (11, 3.8182), (13, 4.2308), (15, 4.6), (16, 4.75)] {
+            let tiling = least_faces(&spec, parts);
+            let found = moved(&spec, &tiling);
+            assert!((found - least).abs() < 1e-3, "{parts}: {found}");
+            assert!(tiling.len() == parts && tiles(&tiling, &spec.space()), "{parts}");
+        }
+    }
+
+    /// Of labels that the same operands have, the one with most room is cut.
+    #[test]
+    fn labels_that_differ_in_no_face_are_one() {
+        let mut g = Graph::new();
+        let x = g.input("x", InputKind::Input, TensorType::new(DType::F32, [4, 64, 32])).unwrap();
+        let w = g.input("w", InputKind::Parameter, TensorType::new(DType::F32, [32, 16])).unwrap();
+        let y = g.contraction("y", "bsk,kn->bsn", &[x, w]).unwrap();
+        let spec = g.spec(y).unwrap();
+        let names: Vec<&str> = labels(&spec).into_iter().map(|l| spec.labels[l].name.as_str()).collect();
+        assert_eq!(names, ["s", "n", "k"]);
+    }
+}
