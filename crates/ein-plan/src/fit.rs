@@ -12,7 +12,7 @@ use crate::lower::lower_with;
 use crate::options::{ExchangeStyle, Objective, Options};
 use crate::price::{Price, price_with};
 use crate::report::Effort;
-use crate::search::{Found, Search};
+use crate::search::{Found, HARDLY, SOMEWHAT, Search};
 use ein_ir::graph::Graph;
 use ein_task::machine::Machine;
 use ein_task::memory::{NotEnough, check_capacity, plan_memory};
@@ -176,6 +176,7 @@ impl Fitting<'_> {
     /// Finds the best choice at a price of a byte; with `bounded` its bound too.
     fn attempt(&mut self, multiplier: f64, bounded: bool) -> Result<Attempt, PlanError> {
         self.search.multiplier = multiplier;
+        self.search.uneven = if bounded { HARDLY } else { SOMEWHAT };
         let found = self.search.solve(bounded)?;
         let rounds = self.effort.rounds + found.effort.rounds;
         self.effort = Effort { rounds, ..found.effort.clone() };
@@ -242,6 +243,12 @@ impl Fitting<'_> {
         // The free plan once more, with homes for what is resident.
         let mut cheap = self.attempt(first * 1e-6, false)?;
         let available = self.lack.as_ref().map_or(0, |l| l.available.0) as f64;
+        // Where what is resident does not fit held once, nothing fits; one more plan says what would do.
+        if self.search.least_resident() > available {
+            let tried = self.attempt(first * 4096.0, false)?;
+            self.lowered(&tried.found.choice, tried.cost)?;
+            return Ok(());
+        }
         let mut choices = vec![free.found.choice];
         // Prices that the search finds hardly worth paying, then any.
         let mut dear = None;
@@ -280,6 +287,7 @@ impl Fitting<'_> {
             }
             if price.is_finite() && price > 0.0 {
                 self.attempt(price, true)?;
+                self.search.uneven = SOMEWHAT;
                 self.mix(&cheap, &dear, peak, available)?;
             }
         }

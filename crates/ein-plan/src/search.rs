@@ -27,7 +27,7 @@ mod mix;
 mod sharing;
 mod tables;
 
-use classes::counted;
+use classes::share;
 use tables::Grid;
 
 /// Rows of equal structure.
@@ -102,8 +102,15 @@ struct State {
     only: Option<RelationId>,
     /// A list that is handed out once for all readers that need exactly it.
     extra: Option<NeedsId>,
-    /// Bytes that count as memory: the mean share of a device, and a little of the largest.
-    bytes: f64,
+    /// Bytes that count as memory.
+    share: Share,
+}
+
+/// What of a home a device holds, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    mean: f64,
+    largest: f64,
 }
 
 /// What the search found.
@@ -144,12 +151,16 @@ pub(crate) struct Search<'a> {
     home_variable: BTreeMap<TensorId, usize>,
     /// What a resident byte costs.
     pub multiplier: f64,
+    /// How much the largest share of a device counts as memory beside the mean one, so that even homes are preferred. More
+    /// of it finds plans that fit, less of it proves a higher bound.
+    pub uneven: f64,
     /// No row may need more than this at once on a device.
     limit: f64,
 }
 
-/// How much the largest share of a device counts beside the mean one, so that even homes are preferred.
-const UNEVEN: f64 = 1e-4;
+/// How much of the largest share counts where a bound is to be proved, and where a plan is to fit.
+pub(crate) const HARDLY: f64 = 1e-4;
+pub(crate) const SOMEWHAT: f64 = 1e-2;
 
 /// Most entries of a table that is minimised exactly.
 const BUDGET: usize = 50_000_000;
@@ -190,6 +201,7 @@ impl<'a> Search<'a> {
             row_variable: BTreeMap::new(),
             home_variable: BTreeMap::new(),
             multiplier: 0.0,
+            uneven: HARDLY,
             limit: limit as f64,
         };
         search.classify_rows(richness);
@@ -315,7 +327,7 @@ impl<'a> Search<'a> {
         };
         let count = self.workers.len() as f64;
         let mean = (self.workers.iter().map(limit).sum::<f64>() - self.worked_on()) / count;
-        let bound = found.bound - self.multiplier * mean.max(0.0) * (1.0 + UNEVEN * count);
+        let bound = found.bound - self.multiplier * mean.max(0.0) * (1.0 + self.uneven * count);
         match self.options.objective {
             Objective::Time => bound,
             // Without the seconds that break ties.
@@ -344,12 +356,24 @@ impl<'a> Search<'a> {
         self.rows.iter().map(of).fold(0.0, f64::max)
     }
 
+    /// A device's mean part of what is resident and read, held once.
+    pub fn least_resident(&self) -> f64 {
+        let read =
+            self.tensors.iter().filter(|(_, (class, readers))| self.sources[*class].resident && !readers.is_empty());
+        read.map(|(id, _)| self.graph.ty(*id).bytes() as f64).sum::<f64>() / self.workers.len() as f64
+    }
+
+    /// The bytes that a home counts for.
+    fn counted(&self, share: Share) -> f64 {
+        share.mean + self.uneven * share.largest
+    }
+
     /// The bytes that an assignment's homes count for.
     fn memory(&self, solution: &Solution) -> f64 {
         let of = |(id, v): (&TensorId, &usize)| {
             let own = &self.sources[self.tensors[id].0];
             let state = own.states.get(solution.values[*v]).filter(|_| own.resident);
-            state.map_or(0.0, |s| s.bytes)
+            state.map_or(0.0, |s| self.counted(s.share))
         };
         self.home_variable.iter().map(of).sum()
     }

@@ -86,6 +86,11 @@ pub fn section(arguments: &Arguments) -> Section {
         let asked: Vec<String> = asked.into_iter().flatten().collect();
         let answer = match answer {
             Ok(answer) => answer,
+            // Where no known way fits either, keys and values are too many.
+            Err(reason) if asked.is_empty() => {
+                section.verdict(what, "no known way fits", reason.chars().take(80).collect::<String>(), true);
+                continue;
+            }
             Err(reason) => {
                 section.verdict(what, asked.join("; "), reason, false);
                 continue;

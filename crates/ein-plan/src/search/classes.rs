@@ -1,6 +1,6 @@
 //! Rows and tensors of equal structure, with what may be decided of them.
 
-use super::{OpClass, Search, SourceClass, State, UNEVEN};
+use super::{OpClass, Search, Share, SourceClass, State};
 use crate::candidates::{Candidate, Richness, candidates};
 use crate::layouts::{NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of};
 use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of, stacked};
@@ -187,8 +187,8 @@ impl Search<'_> {
             if open {
                 continue;
             }
-            let bytes = counted(&left.blocks, element, self.workers.len());
-            states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, bytes });
+            let share = share(&left.blocks, element, self.workers.len());
+            states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, share });
         }
         let produced: Vec<RelationId> = produced.into_iter().collect();
         for Offer { held, only } in held {
@@ -196,8 +196,8 @@ impl Search<'_> {
             let relation = self.layouts.relation(home_relation(self.graph, id, &held));
             // A home that some candidate leaves by itself is that candidate's `as produced`.
             let needs = self.layouts.needs(needs_of(&held));
-            let bytes = counted(&held, element, self.workers.len());
-            states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, bytes });
+            let share = share(&held, element, self.workers.len());
+            states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, share });
         }
         if kind == Some(InputKind::Input) && readers.len() > 1 {
             self.share_hand_outs(&mut states, &read);
@@ -207,10 +207,10 @@ impl Search<'_> {
     }
 }
 
-/// Bytes that blocks count for as memory.
-pub(super) fn counted(blocks: &[Held], element: usize, workers: usize) -> f64 {
+/// What of these blocks devices hold.
+pub(super) fn share(blocks: &[Held], element: usize, workers: usize) -> Share {
     let all: usize = blocks.iter().map(|h| h.region.volume() * h.devices.len()).sum();
-    (all * element) as f64 / workers as f64 + UNEVEN * largest_share(blocks, element)
+    Share { mean: (all * element) as f64 / workers as f64, largest: largest_share(blocks, element) }
 }
 
 /// What makes two rows equal to the search, and the sources a row reads in the order in which it meets them.

@@ -99,7 +99,7 @@ impl Search<'_> {
         for (id, &v) in &self.home_variable {
             let own = &self.sources[self.tensors[id].0];
             if own.resident {
-                bytes[v] = own.states.iter().map(|s| s.bytes).collect();
+                bytes[v] = own.states.iter().map(|s| self.counted(s.share)).collect();
             }
         }
         bytes

@@ -1,6 +1,6 @@
 //! Deliveries that several readers of a tensor share: what the relaxed model asks for becomes a home.
 
-use super::{Search, State, counted};
+use super::{Search, State, share};
 use crate::elimination::Solution;
 use crate::layouts::{NeedsId, needs_of, refined, union};
 use ein_ir::graph::TensorId;
@@ -18,8 +18,8 @@ impl Search<'_> {
             let prices: Vec<f64> = (0..homes).map(&mut price).collect();
             let best = (0..homes).min_by(|&a, &b| prices[a].total_cmp(&prices[b])).expect("a tensor has a home");
             if prices[best] > 0.0 {
-                let State { held, relation, needs, only, bytes, .. } = states[best].clone();
-                states.push(State { held, relation, needs, only, extra: Some(list), bytes });
+                let State { held, relation, needs, only, share, .. } = states[best].clone();
+                states.push(State { held, relation, needs, only, extra: Some(list), share });
             }
         }
     }
@@ -121,10 +121,10 @@ impl Search<'_> {
                 let relation = self.layouts.relation_at(state.relation).clone();
                 let lists = union(&[&needs_of(&relation.blocks), self.layouts.needs_at(list)]);
                 let held = refined(&lists, &relation.whole, self.workers[0]);
-                let bytes = counted(&held, own.element, self.workers.len());
+                let share = share(&held, own.element, self.workers.len());
                 let needs = Some(self.layouts.needs(needs_of(&held)));
                 let relation = self.layouts.relation(Relation { blocks: held.clone(), ..relation });
-                State { held: Some(held), relation, needs, only: None, extra: None, bytes }
+                State { held: Some(held), relation, needs, only: None, extra: None, share }
             } else {
                 continue;
             };

@@ -118,7 +118,7 @@ impl Search<'_> {
     fn home_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
         let multiplier = if own.resident { self.multiplier } else { 0.0 };
-        let objective = self.options.objective;
+        let (objective, uneven) = (self.options.objective, self.uneven);
         let (costs, layouts) = (&mut self.costs, &self.layouts);
         let mut data: Vec<f64> = own
             .states
@@ -129,7 +129,7 @@ impl Search<'_> {
                     let part = if relaxed { own.part(n, own.readers.len()) } else { 1.0 };
                     part * price(n)
                 });
-                multiplier * s.bytes + out + s.extra.map_or(0.0, price)
+                multiplier * (s.share.mean + uneven * s.share.largest) + out + s.extra.map_or(0.0, price)
             })
             .collect();
         if relaxed {
