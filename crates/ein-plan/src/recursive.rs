@@ -49,19 +49,22 @@ pub(crate) fn least_faces(spec: &Spec, parts: usize) -> Vec<Region> {
     blocks
 }
 
+/// Parts, and the rounded logarithms of the extents of labels.
+type Shape = (usize, SmallVec<[i32; 6]>);
+
 /// The best first cut of boxes of nearly equal shape.
 struct Thrift<'a> {
     spec: &'a Spec,
     labels: Vec<usize>,
-    /// From parts and the rounded shape to the faces in all, and the label and the parts of the low side.
-    known: FxHashMap<(usize, SmallVec<[i32; 6]>), (f64, Option<(usize, usize)>)>,
+    /// The faces in all, and the label and the parts of the low side.
+    known: FxHashMap<Shape, (f64, Option<(usize, usize)>)>,
 }
 
 /// Boxes whose extents differ by less than a tenth are of nearly equal shape.
 const STEPS_PER_OCTAVE: f64 = 8.0;
 
 impl Thrift<'_> {
-    fn key(&self, parts: usize, space: &Region) -> (usize, SmallVec<[i32; 6]>) {
+    fn key(&self, parts: usize, space: &Region) -> Shape {
         let rounded = |l: &usize| ((space.0[*l].len() as f64).log2() * STEPS_PER_OCTAVE).round() as i32;
         (parts, self.labels.iter().map(rounded).collect())
     }

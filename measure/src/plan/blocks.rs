@@ -268,7 +268,7 @@ mod tests {
             })
             .len()
         };
-        assert_eq!(count(&[], "", false), 2 * 7 * 3 * 5);
+        assert_eq!(count(&[], "", false), 2 * 7 * 3 * 6);
         assert_eq!(count(&[], "", true), 2 * (2 * 3 + 6 * 2));
         assert_eq!(count(&["8xa100:6"], "7b-block:1x4096", false), 2);
     }
