@@ -243,8 +243,8 @@ impl Fitting<'_> {
         // The free plan once more, with homes for what is resident.
         let mut cheap = self.attempt(first * 1e-6, false)?;
         let available = self.lack.as_ref().map_or(0, |l| l.available.0) as f64;
-        // Where what is resident does not fit held once, nothing fits; one more plan says what would do.
-        if self.search.least_resident() > available {
+        // One more plan says what would do.
+        if !self.search.may_fit() {
             let tried = self.attempt(first * 4096.0, false)?;
             self.lowered(&tried.found.choice, tried.cost)?;
             return Ok(());

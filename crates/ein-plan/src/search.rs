@@ -321,12 +321,8 @@ impl<'a> Search<'a> {
     /// A bound on the cost of every choice whose memory fits: what memory costs at the multiplier is at most
     /// the multiplier times what there is.
     pub fn bound_without_memory(&self, found: &Found) -> f64 {
-        let limit = |d: &DeviceId| {
-            let own = self.machine.devices[d.index()].memory.0;
-            self.options.memory.map_or(own, |m| m.0.min(own)) as f64
-        };
         let count = self.workers.len() as f64;
-        let mean = (self.workers.iter().map(limit).sum::<f64>() - self.worked_on()) / count;
+        let mean = (self.available() - self.worked_on()) / count;
         let bound = found.bound - self.multiplier * mean.max(0.0) * (1.0 + self.uneven * count);
         match self.options.objective {
             Objective::Time => bound,
@@ -356,11 +352,21 @@ impl<'a> Search<'a> {
         self.rows.iter().map(of).fold(0.0, f64::max)
     }
 
-    /// A device's mean part of what is resident and read, held once.
-    pub fn least_resident(&self) -> f64 {
-        let read =
-            self.tensors.iter().filter(|(_, (class, readers))| self.sources[*class].resident && !readers.is_empty());
-        read.map(|(id, _)| self.graph.ty(*id).bytes() as f64).sum::<f64>() / self.workers.len() as f64
+    /// Whether what is resident and read fits on all devices together, held once.
+    pub fn may_fit(&self) -> bool {
+        let read = |class: &usize, readers: &[TensorId]| self.sources[*class].resident && !readers.is_empty();
+        let held = self.tensors.iter().filter(|(_, (class, readers))| read(class, readers));
+        let bytes: f64 = held.map(|(id, _)| self.graph.ty(*id).bytes() as f64).sum();
+        bytes <= self.available()
+    }
+
+    /// Bytes of all devices that compute.
+    fn available(&self) -> f64 {
+        let limit = |d: &DeviceId| {
+            let own = self.machine.devices[d.index()].memory.0;
+            self.options.memory.map_or(own, |m| m.0.min(own)) as f64
+        };
+        self.workers.iter().map(limit).sum()
     }
 
     /// The bytes that a home counts for.
