@@ -397,12 +397,8 @@ impl<'a> Search<'a> {
                 let producer = &self.ops[own.producer.expect("it is made by a row")];
                 used.entry((producer.produced[solution.values[*row]], needs)).or_insert((*id, *class, None));
             }
-            for (n, reader) in readers.iter().enumerate() {
-                let (c, slot) = own.readers[n];
-                let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
-                if let Some(needs) = needs {
-                    used.entry((state.relation, needs)).or_insert((*id, *class, Some(n)));
-                }
+            for (n, needs) in self.asked(*class, readers, &solution.values) {
+                used.entry((state.relation, needs)).or_insert((*id, *class, Some(n)));
             }
             for needs in own.outputs.into_iter().chain(state.extra) {
                 used.entry((state.relation, needs)).or_insert((*id, *class, None));
@@ -448,6 +444,14 @@ impl<'a> Search<'a> {
         settled.map_err(|e| PlanError::Exchange { tensor: name(), reason: e.to_string() })
     }
 
+    /// What the readers of a tensor of this class ask for in an assignment, each with its number.
+    fn asked(&self, class: usize, readers: &[TensorId], values: &[usize]) -> impl Iterator<Item = (usize, NeedsId)> {
+        readers.iter().enumerate().filter_map(move |(n, reader)| {
+            let (c, slot) = self.sources[class].readers[n];
+            Some((n, self.ops[c].needs[slot][values[self.row_variable[reader]]]?))
+        })
+    }
+
     /// The choice that an assignment stands for.
     fn choice(&self, solution: &Solution) -> Choice {
         let mut choice = Choice::default();
@@ -461,11 +465,7 @@ impl<'a> Search<'a> {
                 own.states[solution.values[v]].held.clone().map_or(Home::AsProduced, Home::At)
             } else {
                 let mut lists: Vec<&[Need]> = Vec::new();
-                for (n, reader) in readers.iter().enumerate() {
-                    let (c, slot) = own.readers[n];
-                    let value = solution.values[self.row_variable[reader]];
-                    lists.extend(self.ops[c].needs[slot][value].map(|n| self.layouts.needs_at(n)));
-                }
+                lists.extend(self.asked(*class, readers, &solution.values).map(|(_, n)| self.layouts.needs_at(n)));
                 lists.extend(own.outputs.map(|n| self.layouts.needs_at(n)));
                 Home::At(refined(&union(&lists), &self.graph.ty(id).whole(), self.workers[0]))
             };

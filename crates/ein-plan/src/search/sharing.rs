@@ -61,12 +61,10 @@ impl Search<'_> {
             let Some(home) = self.home_variable.get(id) else { continue };
             let own = &self.sources[*class];
             let Some(state) = own.states.get(values[*home]).filter(|_| own.is_crowded()) else { continue };
-            let read = readers.iter().enumerate().filter_map(|(n, reader)| {
-                let (c, slot) = own.readers[n];
-                Some((self.ops[c].needs[slot][values[self.row_variable[reader]]]?, n))
-            });
+            let asked = self.asked(*class, readers, values).chain(own.outputs.map(|list| (readers.len(), list)));
+            let asked: Vec<(usize, NeedsId)> = asked.collect();
             let sums = paid.entry(*class).or_insert_with(|| vec![0.0; readers.len() + 1]);
-            for (list, n) in read.chain(own.outputs.map(|list| (list, readers.len()))) {
+            for (n, list) in asked {
                 if state.extra != Some(list) {
                     sums[n] += self.costs.price(&self.layouts, state.relation, list).scalar(objective);
                 }
@@ -103,11 +101,7 @@ impl Search<'_> {
             let Some(home) = self.home_variable.get(id).filter(|_| own.is_crowded()) else { continue };
             let state = solution.values[*home];
             if state < own.states.len() {
-                for (n, reader) in readers.iter().enumerate() {
-                    let (c, slot) = own.readers[n];
-                    let needs = self.ops[c].needs[slot][solution.values[self.row_variable[reader]]];
-                    offers.extend(needs.map(|n| (*class, state, n)));
-                }
+                offers.extend(self.asked(*class, readers, &solution.values).map(|(_, list)| (*class, state, list)));
             }
         }
         let mut added = false;
