@@ -5,10 +5,11 @@
 
 use ein_ir::dense::Dense;
 use ein_ir::graph::{Graph, TensorId, TensorType};
+use ein_ir::monoid::Form;
 use ein_ir::op::Op;
 use ein_ir::reference::{EvalError, Operand, block, combine, finish, run_from, view_as};
 use ein_ir::region::Region;
-use ein_task::task::{TaskGraph, TaskId, Value, Verb};
+use ein_task::task::{TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
 
 /// In which order rows run.
@@ -135,7 +136,7 @@ impl<'a> State<'a> {
             }
             Verb::Cut => self.cut(task.reads[0], region),
             Verb::Send { .. } => {
-                let sent = self.read(task.reads[0]);
+                let sent = self.cut(task.reads[0], region);
                 self.messages.insert(id, sent);
                 return Ok(());
             }
@@ -145,18 +146,19 @@ impl<'a> State<'a> {
                 if *last { vec![finish(*monoid, folded, task.value.form.fields[0].dtype)] } else { folded }
             }
             Verb::Paste => {
-                let parts: Vec<Vec<Dense>> = task.reads.iter().map(|&r| self.read(r)).collect();
+                let had = |r: &TaskId| tasks.task(*r).value.region.intersect(region).expect("something to paste");
+                let had: Vec<Region> = task.reads.iter().map(had).collect();
+                let parts: Vec<Vec<Dense>> = task.reads.iter().zip(&had).map(|(&r, had)| self.cut(r, had)).collect();
                 let field = |n: usize| {
                     let field = &task.value.form.fields[n];
-                    let boxes: Vec<Region> =
-                        task.reads.iter().map(|r| tasks.task(*r).value.region.project(&field.axes)).collect();
+                    let boxes: Vec<Region> = had.iter().map(|r| r.project(&field.axes)).collect();
                     let parts: Vec<(&Region, &Dense)> = boxes.iter().zip(parts.iter().map(|p| &p[n])).collect();
                     Dense::paste(field.dtype, &region.project(&field.axes), &parts)
                 };
                 (0..task.value.form.fields.len()).map(field).collect()
             }
             Verb::Output { output } => {
-                let value = self.read(task.reads[0]).remove(0);
+                let value = self.cut(task.reads[0], region).remove(0);
                 self.outputs[*output].push((region.clone(), value));
                 return Ok(());
             }
@@ -179,37 +181,56 @@ impl<'a> State<'a> {
             return self.values[&id].clone();
         }
         let task = self.tasks.task(id);
+        let stored = self.stored(id);
+        let field = |(data, field): (&Dense, &ein_ir::monoid::Field)| {
+            data.cut(&task.stored().project(&field.axes), &task.value.region.project(&field.axes))
+        };
+        stored.iter().zip(&task.value.form.fields).map(field).collect()
+    }
+
+    /// The fields of all that lies in a row's slot.
+    fn stored(&self, id: TaskId) -> Vec<Dense> {
+        let task = self.tasks.task(id);
         let arena = &self.arenas[task.device.index()];
         let field = |(ty, at, bytes): (TensorType, usize, usize)| {
             let at = task.slot.offset as usize + at;
             Dense::from_le_bytes(&ty, &arena[at..at + bytes]).expect("the right number of bytes")
         };
-        fields(&task.value).into_iter().map(field).collect()
+        fields(task.stored(), &task.value.form).into_iter().map(field).collect()
     }
 
     fn write(&mut self, id: TaskId, values: Vec<Dense>) {
         let task = self.tasks.task(id);
-        let fields = fields(&task.value);
-        assert_eq!(fields.len(), values.len(), "{id} leaves its fields");
-        for ((ty, ..), value) in fields.iter().zip(&values) {
+        let (region, form) = (&task.value.region, &task.value.form);
+        let own = fields(region, form);
+        assert_eq!(own.len(), values.len(), "{id} leaves its fields");
+        for ((ty, ..), value) in own.iter().zip(&values) {
             assert_eq!(value.ty(), *ty, "{id} leaves what it says");
         }
         if self.arenas.is_empty() {
             self.values.insert(id, values);
             return;
         }
-        let arena = &mut self.arenas[task.device.index()];
-        for ((_, at, bytes), value) in fields.into_iter().zip(values) {
+        let before = self.stored(id);
+        for (n, (_, at, bytes)) in fields(task.stored(), form).into_iter().enumerate() {
+            let axes = &form.fields[n].axes;
+            let (stored, own) = (task.stored().project(axes), region.project(axes));
+            // What lies around a box that is written stays as it is.
+            let around: Vec<(Region, Dense)> =
+                stored.subtract(&own).into_iter().map(|r| (r.clone(), before[n].cut(&stored, &r))).collect();
+            let parts: Vec<(&Region, &Dense)> =
+                around.iter().map(|(r, d)| (r, d)).chain([(&own, &values[n])]).collect();
+            let whole = Dense::paste(form.fields[n].dtype, &stored, &parts);
             let at = task.slot.offset as usize + at;
-            arena[at..at + bytes].copy_from_slice(&value.to_le_bytes());
+            self.arenas[task.device.index()][at..at + bytes].copy_from_slice(&whole.to_le_bytes());
         }
     }
 }
 
-/// Type, offset and bytes of every field of a value.
-fn fields(value: &Value) -> Vec<(TensorType, usize, usize)> {
-    let (offsets, _) = value.form.layout(&value.region);
-    let bytes = value.form.field_bytes(&value.region);
-    let ty = |f: &ein_ir::monoid::Field| TensorType::new(f.dtype, value.region.project(&f.axes).shape());
-    value.form.fields.iter().map(ty).zip(offsets).zip(bytes).map(|((ty, at), bytes)| (ty, at, bytes)).collect()
+/// Type, offset and bytes of every field of a box.
+fn fields(region: &Region, form: &Form) -> Vec<(TensorType, usize, usize)> {
+    let (offsets, _) = form.layout(region);
+    let bytes = form.field_bytes(region);
+    let ty = |f: &ein_ir::monoid::Field| TensorType::new(f.dtype, region.project(&f.axes).shape());
+    form.fields.iter().map(ty).zip(offsets).zip(bytes).map(|((ty, at), bytes)| (ty, at, bytes)).collect()
 }

@@ -308,6 +308,55 @@ fn moves_that_wait_for_each_other_are_refused() {
     assert_eq!(verify(&parse(&roomy, &[]).expect("it is right")), Ok(()));
 }
 
+/// What is received for a paste alone may lie in its memory from the first of it on, which nobody else uses until the
+/// paste has been read. What is spoiled about that is refused.
+#[test]
+fn what_is_received_in_place_is_checked() {
+    let text = "devices 2\nexternal 0 input \"x\" u8[8]\noutput 0 \"y\" u8[8]\nlabel 0 \"x\"\narenas 256 64\n\
+                t0 d1 feed x0 -> [0:4] u8 slot 0+64 of 0\n\
+                t1 d1 send d0 reads t0 -> [0:4] nothing of 0\n\
+                t2 d0 receive d1 reads t1 -> [0:4] u8 within [0:8] slot 0+64 of 0\n\
+                t3 d0 feed x0 -> [0:8] u8 slot 64+64 of 0\n\
+                t4 d0 cut reads t3 -> [4:8] u8 slot 128+64 of 0\n\
+                t5 d0 paste reads t2 t4 -> [0:8] u8 slot 0+64 of 0\n\
+                t6 d0 output o0 reads t5 -> [0:8] nothing of 0\n";
+    let graph = parse(text, &[]).expect("it is right");
+    assert_eq!(verify(&graph), Ok(()));
+    assert_eq!(parse(&print(&graph), &[]).expect("it was printed"), graph);
+    let refuse = |from: &str, to: &str, part: &str| {
+        assert!(text.contains(from), "{from}");
+        let error = verify(&parse(&text.replacen(from, to, 1), &[]).expect("it reads")).expect_err(to).to_string();
+        assert!(error.contains(part), "{error} does not say {part}");
+    };
+    refuse("within [0:8] slot 0+64", "within [0:8] slot 192+64", "not a paste of that box in that slot");
+    refuse("within [0:8]", "within [0:7]", "not a paste of that box in that slot");
+    refuse(
+        "t4 d0 cut reads t3 -> [4:8] u8",
+        "t4 d0 cut reads t3 -> [4:8] u8 within [0:8]",
+        "t5 reads it, which is not",
+    );
+    refuse("cut reads t3", "paste reads t2 t3", "do not fill");
+    refuse(
+        "t6 d0 output o0 reads t5",
+        "t6 d0 cut reads t2 -> [0:4] u8 slot 192+64 of 0\nt7 d0 output o0 reads t5",
+        "leaves its value within [0:8], but t6",
+    );
+    // Memory of the paste while pieces of it come in: t3 would write over t2.
+    refuse("slot 64+64", "slot 0+64", "reuses memory of t5");
+    // The boxes that pastes and sends take of what they read.
+    let wider = text.replace("t4 d0 cut reads t3 -> [4:8] u8 slot 128+64 of 0\n", "");
+    let wider = wider.replace("reads t2 t4", "reads t2 t3").replace("t5", "t4").replace("t6", "t5");
+    assert!(verify(&parse(&wider, &[]).expect("it reads")).is_err(), "both have the first half");
+    let narrow = text.replace("t1 d1 send d0 reads t0 -> [0:4]", "t1 d1 send d0 reads t0 -> [0:3]");
+    refuse_other(&narrow, "what is received");
+    refuse_other(&text.replace("t1 d1 send d0 reads t0 -> [0:4]", "t1 d1 send d0 reads t0 -> [0:5]"), "what is sent");
+}
+
+fn refuse_other(text: &str, part: &str) {
+    let error = verify(&parse(text, &[]).expect("it reads")).expect_err(part).to_string();
+    assert!(error.contains(part), "{error} does not say {part}");
+}
+
 /// Planning time grows with the rows, not with their square: a long chain in which everything moves.
 #[test]
 fn a_long_chain_lowers_quickly() {

@@ -78,7 +78,7 @@ fn map_before_fold(graph: &Graph, monoid: Monoid, devices: usize) -> TaskGraph {
             _ => after.0,
         };
         let device = DeviceId(device as u16);
-        tasks.push(Task { device, verb, reads, after: vec![], value, slot: Slot::default(), label })
+        tasks.push(Task { device, verb, reads, after: vec![], value, within: None, slot: Slot::default(), label })
     };
     let scalar = || Value { region: Region(vec![]), form: form(0) };
     let mut maps = Vec::new();

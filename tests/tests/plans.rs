@@ -54,12 +54,12 @@ fn check(plan: &Plan, inputs: &BTreeMap<String, Dense>, expected: &BTreeMap<Stri
     assert!(report.bytes_delivered <= report.bytes_total, "{}", context());
 }
 
-/// What each device sends, by the values that its send halves read, and receives.
+/// What each device sends, by the boxes that its send halves take out of what they read, and receives.
 fn crossings(tasks: &TaskGraph) -> (Vec<Bytes>, Vec<Bytes>) {
     let mut sent = vec![Bytes(0); tasks.devices];
     let mut received = sent.clone();
     for task in &tasks.tasks {
-        let bytes = |value: &ein_task::task::Value| Bytes(value.form.bytes(&value.region) as u64);
+        let bytes = |value: &ein_task::task::Value| Bytes(value.form.bytes(&task.value.region) as u64);
         match task.verb {
             Verb::Send { .. } => sent[task.device.index()] += bytes(&tasks.task(task.reads[0]).value),
             Verb::Receive { .. } => received[task.device.index()] += bytes(&task.value),

@@ -110,7 +110,7 @@ fn plans_have_the_keys_that_others_read() {
 #[test]
 fn exchanges_hide_unless_that_is_switched_off() {
     let place = Place::new();
-    let request = "--workload ffnn:1024,1024,1024,1024 --machine 8xa100-ideal --devices 4 --strategy tensor";
+    let request = "--workload ffnn:8192,4096,4096,4096 --machine 8xa100-ideal --devices 4 --strategy tensor";
     let line = "\n  overlap      ";
     let on = place.check(&format!("explain {request}"), 0, &[]);
     assert!(on.contains(line) && on.contains("without overlap"), "{on}");

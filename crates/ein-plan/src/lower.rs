@@ -96,7 +96,9 @@ pub(crate) fn lower_staged(
         lowering.exchange(&planned[n])?;
     }
     lowering.outputs();
-    Ok(lowering.rows.out)
+    let mut tasks = lowering.rows.out;
+    tasks.receive_in_place();
+    Ok(tasks)
 }
 
 /// When exchanges happen: positions in the list of planned ones.
@@ -239,7 +241,7 @@ impl<'a> Lowering<'a> {
             let node = self.graph.node(tensor);
             self.rows.out.outputs.push((node.name.clone(), node.ty.clone()));
             for (region, device) in self.handed(tensor) {
-                let task = self.rows.exactly(tensor, device, &region);
+                let task = self.rows.read(tensor, device, &region);
                 self.rows.push(tensor, device, Verb::Output { output }, vec![task], Value::nothing(region));
             }
         }

@@ -61,7 +61,7 @@ fn exchanges_hide_behind_large_products() {
     let machine = Machine::by_name("8xa100-ideal").unwrap().first(4).unwrap();
     let plan = check(&two_products(8192, 4096, 4096), &machine, Some(Strategy::Tensor));
     let overlap = &plan.report.overlap;
-    assert!(overlap.simulated_seconds.0 < 0.7 * overlap.simulated_seconds_uncut.0, "{overlap:?}");
+    assert!(overlap.simulated_seconds.0 < 0.85 * overlap.simulated_seconds_uncut.0, "{overlap:?}");
     let cut = overlap.cuts.first().expect("a cut");
     assert!(cut.tensors == ["y"] && cut.operations == ["y (i)", "z (i)"] && cut.axis == 0, "{cut:?}");
     // Never less than what there is to compute.
@@ -70,12 +70,12 @@ fn exchanges_hide_behind_large_products() {
 
 #[test]
 fn memory_is_not_used_again_where_that_makes_wait() {
-    let machine = Machine::by_name("8xa100").unwrap().first(4).unwrap();
+    let machine = Machine::by_name("dgx-1v").unwrap().first(4).unwrap();
     let sizes = Sizes { batch: 1, tokens: 4096, heads: 16, kv: 16, dim: 128, inner: 4096, labels: true };
-    let plan = check(&model(sizes), &machine, Some(Strategy::Tensor));
+    let plan = check(&model(sizes), &machine, Some(Strategy::TensorSequence));
     let overlap = &plan.report.overlap;
     assert!(
-        overlap.memory_apart && overlap.simulated_seconds.0 < 0.96 * overlap.simulated_seconds_uncut.0,
+        overlap.memory_apart && overlap.simulated_seconds.0 < 0.9 * overlap.simulated_seconds_uncut.0,
         "{overlap:?}"
     );
 }
@@ -120,10 +120,10 @@ fn it_is_on_by_default_and_says_why_nothing_was_tried() {
 /// Memory that is spread never exceeds what there is, however little that is.
 #[test]
 fn spread_memory_fits() {
-    let machine = Machine::by_name("8xa100").unwrap().first(4).unwrap();
+    let machine = Machine::by_name("dgx-1v").unwrap().first(4).unwrap();
     let sizes = Sizes { batch: 1, tokens: 4096, heads: 16, kv: 16, dim: 128, inner: 4096, labels: true };
     let graph = model(sizes);
-    let asked = Options { strategy: Some(Strategy::Tensor), ..Options::default() };
+    let asked = Options { strategy: Some(Strategy::TensorSequence), ..Options::default() };
     let least = plan(&graph, &machine, &Options { overlap: false, ..asked.clone() }).unwrap().peak_memory().0;
     let most = plan(&graph, &machine, &asked).unwrap().peak_memory().0;
     assert!(most > least, "memory is spread where there is some: {most} after {least}");

@@ -15,6 +15,7 @@ use ein_ir::op::InputKind;
 use ein_task::machine::DeviceId;
 use ein_task::task::{TaskGraph, TaskId, Verb};
 use ein_task::timeline::Timeline;
+use ein_task::units::Bytes;
 use ein_task::verify::verify;
 use std::any::Any;
 use std::cmp::Reverse;
@@ -59,6 +60,8 @@ struct Worker {
     /// What each of its tasks still waits for in this run; indexed as the graph's tasks.
     waits: Vec<u32>,
     ready: Ready,
+    /// A message whose elements do not lie side by side, before it is sent.
+    packed: Vec<u8>,
     /// Whether messages are sent only once their receivers have room.
     granting: bool,
     marks: Vec<Mark>,
@@ -115,6 +118,7 @@ impl Executor {
                 device,
                 transport,
                 waits: Vec::new(),
+                packed: Vec::new(),
                 ready: Ready::new(Order::Listed, 0),
                 granting: false,
                 marks: Vec::new(),
@@ -346,8 +350,17 @@ impl Worker {
                 })
             }
             Verb::Send { to } => {
-                let (from, transport) = (read(0), &mut self.transport);
-                self.device.get(from.slot, from.value.bytes(), &mut |bytes| transport.send(*to, id.0, bytes))
+                let (from, region, transport, packed) =
+                    (read(0), &task.value.region, &mut self.transport, &mut self.packed);
+                self.device.get(from.slot, from.value.bytes(), &mut |bytes| {
+                    if from.value.region == *region {
+                        return transport.send(*to, id.0, bytes);
+                    }
+                    packed.clear();
+                    packed.resize(from.value.form.layout(region).1, 0);
+                    boxes::copy_fields(&from.value.form, bytes, &from.value.region, packed, region, region);
+                    transport.send(*to, id.0, packed)
+                })
             }
             Verb::Receive { from } => {
                 let message = Arrival { from: *from, tag: task.reads[0].0 };
@@ -357,18 +370,30 @@ impl Worker {
                         let reason = format!("{} bytes came where {} are due", bytes.len(), task.value.bytes().0);
                         return Err(Cause::Transport { reason });
                     }
-                    device.put(task.slot, task.value.bytes(), &mut |out| {
-                        out.copy_from_slice(bytes);
+                    let (region, form, stored) = (&task.value.region, &task.value.form, task.stored());
+                    device.put(task.slot, Bytes(form.layout(stored).1 as u64), &mut |out| {
+                        if task.within.is_some() {
+                            boxes::copy_fields(form, bytes, region, out, stored, region);
+                        } else {
+                            out.copy_from_slice(bytes);
+                        }
                         Ok(())
                     })
                 })
             }
             Verb::Output { output } => {
                 let (from, ty) = (read(0), &graph.outputs[*output].1);
-                let (whole, region) = (ty.whole(), &from.value.region);
+                let (whole, region) = (ty.whole(), &task.value.region);
                 self.device.get(from.slot, from.value.bytes(), &mut |bytes| {
                     let mut out = shared.outputs[*output].lock().unwrap_or_else(PoisonError::into_inner);
-                    boxes::copy_region(bytes, region, bytes_of_mut(&mut out), &whole, region, ty.dtype.bytes());
+                    boxes::copy_region(
+                        bytes,
+                        &from.value.region,
+                        bytes_of_mut(&mut out),
+                        &whole,
+                        region,
+                        ty.dtype.bytes(),
+                    );
                     Ok(())
                 })
             }

@@ -41,6 +41,7 @@ fn graph(ty: &TensorType, devices: usize, held: &[(usize, Region)]) -> TaskGraph
             reads: vec![],
             after: vec![],
             value: Value { region: region.clone(), form: Form::finished(ty.dtype, region.rank()) },
+            within: None,
             slot: Slot::default(),
             label: 0,
         });

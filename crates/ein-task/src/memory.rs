@@ -67,6 +67,8 @@ fn plan_device(graph: &mut TaskGraph, d: usize, readers: &[Vec<TaskId>], room: O
     let own: Vec<TaskId> = graph.rows().filter(|(_, t)| t.device == device).map(|(id, _)| id).collect();
     let ancestors = room.map(|room| (room, Ancestors::of(graph, device)));
     let mut arena = Arena::default();
+    // Pastes whose memory is there before them, because something is received into it: what to wait for.
+    let mut early: BTreeMap<TaskId, BTreeSet<TaskId>> = BTreeMap::new();
     for &id in &own {
         if is_resident(graph, id) {
             graph.tasks[id.index()].slot = arena.extend(slot_bytes(graph, id.index()));
@@ -76,12 +78,23 @@ fn plan_device(graph: &mut TaskGraph, d: usize, readers: &[Vec<TaskId>], room: O
         let n = id.index();
         let bytes = slot_bytes(graph, n);
         if !is_resident(graph, id) && bytes > 0 {
-            let apart = ancestors
-                .as_ref()
-                .and_then(|(room, ancestors)| arena.place_apart(bytes, *room, |guard| ancestors.is_before(guard, id)));
-            let (slot, guards) = apart.unwrap_or_else(|| arena.place(bytes));
-            graph.tasks[n].slot = slot;
-            graph.tasks[n].after = waits(graph, id, guards);
+            let owner = if graph.tasks[n].within.is_some() { readers[n][0] } else { id };
+            if let Some(guards) = early.get(&owner).cloned() {
+                graph.tasks[n].slot = graph.tasks[owner.index()].slot;
+                graph.tasks[n].after = waits(graph, id, guards);
+            } else {
+                let writers = || writers(graph, owner);
+                let apart = ancestors.as_ref().and_then(|(room, ancestors)| {
+                    arena.place_apart(bytes, *room, |guard| writers().all(|w| ancestors.is_before(guard, w)))
+                });
+                let (slot, guards) = apart.unwrap_or_else(|| arena.place(bytes));
+                graph.tasks[n].slot = slot;
+                graph.tasks[n].after = waits(graph, id, guards.clone());
+                if owner != id {
+                    graph.tasks[owner.index()].slot = slot;
+                    early.insert(owner, guards);
+                }
+            }
         }
         // What nobody reads any more is free from here on, what nobody will ever read at once.
         let mut over: BTreeSet<usize> = BTreeSet::new();
@@ -92,7 +105,11 @@ fn plan_device(graph: &mut TaskGraph, d: usize, readers: &[Vec<TaskId>], room: O
         over.extend(graph.tasks[n].reads.iter().filter(last_of).map(|r| r.index()));
         for v in over {
             let slot = graph.tasks[v].slot;
-            if graph.tasks[v].device == device && !is_resident(graph, TaskId(v as u32)) && slot.bytes > 0 {
+            if graph.tasks[v].within.is_none()
+                && graph.tasks[v].device == device
+                && !is_resident(graph, TaskId(v as u32))
+                && slot.bytes > 0
+            {
                 let guards = if readers[v].is_empty() { vec![TaskId(v as u32)] } else { readers[v].clone() };
                 arena.release(slot, guards);
             }
@@ -141,27 +158,47 @@ fn is_resident(graph: &TaskGraph, id: TaskId) -> bool {
     graph.fed(id).is_some_and(crate::task::External::is_resident)
 }
 
+/// Bytes of the slot of a task's value, or of what that is written into.
 fn slot_bytes(graph: &TaskGraph, n: usize) -> u64 {
-    graph.tasks[n].value.bytes().0.next_multiple_of(ALIGN)
+    let task = &graph.tasks[n];
+    (task.value.form.layout(task.stored()).1 as u64).next_multiple_of(ALIGN)
+}
+
+/// The tasks that write into the memory of one: itself, and what is received into it.
+fn writers(graph: &TaskGraph, id: TaskId) -> impl Iterator<Item = TaskId> {
+    let received = |r: &TaskId| graph.task(*r).within.is_some();
+    graph.task(id).reads.iter().copied().filter(received).chain([id])
 }
 
 /// The most live bytes of a device in row order, and what lives then.
 fn live_peak(graph: &TaskGraph, device: DeviceId) -> (Bytes, Vec<TaskId>) {
     let mut last: Vec<usize> = (0..graph.tasks.len()).collect();
+    let mut first: Vec<usize> = (0..graph.tasks.len()).collect();
     for (id, task) in graph.rows() {
         for read in &task.reads {
             last[read.index()] = id.index();
         }
+        if let Some(writer) = writers(graph, id).next() {
+            first[id.index()] = writer.index();
+        }
     }
-    let mut live: BTreeSet<TaskId> = graph.rows().map(|(id, _)| id).filter(|&id| is_resident(graph, id)).collect();
-    live.retain(|&id| graph.task(id).device == device);
+    // Values by the row from which on they live; what is received into another's memory is part of that.
+    let own = |id: &TaskId| graph.task(*id).device == device && graph.task(*id).within.is_none();
+    let mut begin: BTreeMap<usize, Vec<TaskId>> = BTreeMap::new();
+    let mut live: BTreeSet<TaskId> = BTreeSet::new();
+    for id in graph.rows().map(|(id, _)| id).filter(own) {
+        if is_resident(graph, id) {
+            live.insert(id);
+        } else {
+            begin.entry(first[id.index()]).or_default().push(id);
+        }
+    }
     let resident = live.clone();
-    let mut now: u64 = live.iter().map(|id| slot_bytes(graph, id.index())).sum();
+    let sum = |ids: &mut dyn Iterator<Item = TaskId>| ids.map(|v| slot_bytes(graph, v.index())).sum::<u64>();
+    let mut now: u64 = sum(&mut live.iter().copied());
     let (mut most, mut at_most) = (now, None);
     for (id, task) in graph.rows().filter(|(_, t)| t.device == device) {
-        if !resident.contains(&id) {
-            now += slot_bytes(graph, id.index());
-        }
+        now += sum(&mut begin.get(&id.index()).into_iter().flatten().copied());
         if now > most {
             (most, at_most) = (now, Some(id));
         }
@@ -169,12 +206,12 @@ fn live_peak(graph: &TaskGraph, device: DeviceId) -> (Bytes, Vec<TaskId>) {
         if last[id.index()] == id.index() {
             over.insert(id);
         }
-        over.retain(|v| graph.task(*v).device == device && !resident.contains(v));
-        now -= over.iter().map(|v| slot_bytes(graph, v.index())).sum::<u64>();
+        over.retain(|v| own(v) && !resident.contains(v));
+        now -= sum(&mut over.into_iter());
     }
     if let Some(at) = at_most {
-        let lives = |id: TaskId| id <= at && last[id.index()] >= at.index();
-        live.extend(graph.rows().filter(|(id, t)| t.device == device && lives(*id)).map(|(id, _)| id));
+        let lives = |id: &TaskId| own(id) && first[id.index()] <= at.index() && last[id.index()] >= at.index();
+        live.extend(graph.rows().map(|(id, _)| id).filter(lives));
     }
     (Bytes(most), live.into_iter().collect())
 }
@@ -322,6 +359,38 @@ mod tests {
         assert_eq!(graph.arenas, [Bytes(arena)], "{rows}");
         let again = parse(&print(&graph), &[]).expect("it was printed");
         assert_eq!(again, graph);
+    }
+
+    /// Two devices: what is received for a paste lies in its slot from the first piece on, which is used for nothing
+    /// else meanwhile, and every piece waits for what was there before.
+    #[test]
+    fn pieces_are_received_in_place() {
+        let text = "devices 2\nexternal 0 input \"x\" u8[128]\nlabel 0 \"a\"\n\
+                    t0 d0 feed x0 -> [0:128] u8 of 0\nt1 d0 cut reads t0 -> [0:64] u8 of 0\n\
+                    t2 d1 feed x0 -> [0:64] u8 of 0\nt3 d1 send d0 reads t2 -> [0:32] nothing of 0\n\
+                    t4 d0 receive d1 reads t3 -> [0:32] u8 of 0\nt5 d0 cut reads t1 -> [0:8] u8 of 0\n\
+                    t6 d1 send d0 reads t2 -> [32:64] nothing of 0\nt7 d0 receive d1 reads t6 -> [32:64] u8 of 0\n\
+                    t8 d0 cut reads t1 -> [8:16] u8 of 0\nt9 d0 paste reads t4 t7 -> [0:64] u8 of 0\n\
+                    t10 d0 paste reads t9 -> [0:64] u8 of 0";
+        let mut graph = parse(text, &[]).expect("the rows are right");
+        graph.receive_in_place();
+        plan_memory(&mut graph);
+        let slots: Vec<u64> =
+            graph.rows().filter(|(_, t)| t.device == DeviceId(0)).map(|(_, t)| t.slot.offset).collect();
+        // x | its half | - the pieces where x was, beside them the cuts | the last paste where the half was.
+        let after = |n: usize| graph.tasks[n].after.clone();
+        assert_eq!((graph.tasks[4].slot, graph.tasks[7].slot), (graph.tasks[9].slot, graph.tasks[9].slot), "{slots:?}");
+        assert_eq!(slots, [0, 128, 0, 64, 0, 64, 0, 64], "{}", print(&graph));
+        assert_eq!((after(4), after(7), after(9)), (vec![TaskId(1)], vec![TaskId(1)], vec![]), "{}", print(&graph));
+        assert_eq!(peak(&graph)[0], Bytes(192));
+        assert_eq!(graph.arenas[0], Bytes(192));
+        assert_eq!(crate::verify::verify(&graph), Ok(()));
+        assert_eq!(parse(&print(&graph), &[]).expect("it was printed"), graph);
+        // Where what was there has no room to wait for, pieces get room of their own.
+        let machine = crate::machine::Machine::by_name("2xcpu").expect("it ships");
+        plan_memory_apart(&mut graph, &machine, None);
+        assert!(graph.tasks.iter().all(|t| t.after.is_empty()), "{}", print(&graph));
+        assert_eq!(graph.tasks[7].slot, graph.tasks[9].slot);
     }
 
     #[test]

@@ -30,10 +30,10 @@ pub fn program_seconds(exchange: &Exchange, program: &Program, machine: &Machine
 }
 
 /// When a program is through if devices also pay for their own part, by the price list and one step at a time in row
-/// order: folds, pastes, and cuts that something needs alone unless the box lies in one run of memory. On a machine
+/// order: folds, the boxes that they alone need cut out, and of pastes what is not received in its place. On a machine
 /// whose devices are threads that share processors, moves are copies by them (see [`Machine::processors`]).
 pub fn program_seconds_with_local_work(exchange: &Exchange, program: &Program, machine: &Machine) -> Seconds {
-    let alone = needed_alone(program);
+    let (alone, placed) = (needed_alone(program), received_in_place(exchange, program));
     let mut work = Work::default();
     walk(exchange, program, |row, step, piece, result| {
         let device = piece.device.index();
@@ -42,8 +42,12 @@ pub fn program_seconds_with_local_work(exchange: &Exchange, program: &Program, m
         let copied = || price::local_seconds(&machine.devices[device], bytes as f64).0;
         let seconds = match step {
             Step::Load { .. } => 0.0,
-            Step::Cut { region, .. } if !alone[row] || is_one_run(region, piece.region) => 0.0,
-            Step::Cut { .. } | Step::Paste { .. } => copied(),
+            Step::Cut { .. } if !alone[row] => 0.0,
+            Step::Cut { .. } => copied(),
+            Step::Paste { .. } => {
+                let bytes = bytes.saturating_sub(placed[row]);
+                price::local_seconds(&machine.devices[device], bytes as f64).0
+            }
             Step::Fold { pieces } if pieces.len() == 1 && exchange.have.pending == exchange.have.finished => 0.0,
             Step::Fold { pieces } => {
                 price::touch_seconds(&machine.devices[device], pieces.len() as f64 * part + bytes as f64).0
@@ -89,24 +93,41 @@ pub(crate) fn halves(machine: &Machine, link: usize, bytes: u64) -> (Act, Option
     (out, Some(Act::Local { device: to.index(), seconds, latency: 0.0 }))
 }
 
-/// Which steps a move, a fold or a paste reads.
+/// Which steps a fold reads.
 fn needed_alone(program: &Program) -> Vec<bool> {
     let mut alone = vec![false; program.steps.len()];
     for step in &program.steps {
-        match step {
-            Step::Load { .. } | Step::Cut { .. } => {}
-            Step::Move { piece, .. } => alone[*piece] = true,
-            Step::Fold { pieces } | Step::Paste { pieces, .. } => pieces.iter().for_each(|&p| alone[p] = true),
+        if let Step::Fold { pieces } = step {
+            pieces.iter().for_each(|&p| alone[p] = true);
         }
     }
     alone
 }
 
-/// Whether a box of a row-major region lies in one run of memory: behind the first axis of which it has more than
-/// one point, it has all of the region.
-fn is_one_run(part: &Region, of: &Region) -> bool {
-    let long = part.0.iter().position(|i| i.len() != 1);
-    long.is_none_or(|first| part.0[first + 1..] == of.0[first + 1..])
+/// For every paste, the bytes that are received for it alone, and so where it wants them.
+fn received_in_place(exchange: &Exchange, program: &Program) -> Vec<u64> {
+    let mut uses = vec![0u32; program.steps.len()];
+    program.yields.iter().for_each(|&p| uses[p] += 1);
+    for step in &program.steps {
+        match step {
+            Step::Load { .. } => {}
+            Step::Cut { piece, .. } | Step::Move { piece, .. } => uses[*piece] += 1,
+            Step::Fold { pieces } | Step::Paste { pieces, .. } => pieces.iter().for_each(|&p| uses[p] += 1),
+        }
+    }
+    let mut placed = vec![0; program.steps.len()];
+    let mut moved = vec![0; program.steps.len()];
+    walk(exchange, program, |row, step, piece, result| {
+        match step {
+            Step::Move { .. } => moved[row] = bytes_of(exchange, result.region, result.finished),
+            Step::Paste { pieces, .. } => {
+                placed[row] = pieces.iter().filter(|&&p| uses[p] == 1).map(|&p| moved[p]).sum();
+            }
+            Step::Load { .. } | Step::Cut { .. } | Step::Fold { .. } => {}
+        }
+        piece.after.clone()
+    });
+    placed
 }
 
 /// The position of the direct link between two devices.
@@ -241,32 +262,22 @@ mod tests {
                     yield %4";
         let seconds = carried(4000.0) + price::touch_seconds(device, 10_000.0).0 + carried(2000.0);
         check(&real, &question(true, &[1]), fold, seconds);
-        // The cut of a vector is a run of memory; pasting its halves is a copy.
+        // Halves are cut out as they leave and received where the paste wants them.
         let halves = "%0 = load b0 at d0\n%1 = cut %0 [0:500]\n%2 = cut %0 [500:1000]\n%3 = move %1 -> d1\n\
                       %4 = move %2 -> d1\n%5 = paste %3 %4 [0:1000]\nyield %5";
         let (bytes, issue) = (1000.0, real.issue.0);
-        let seconds = carried(bytes) + issue + bytes / 300e9 + price::local_seconds(device, 2000.0).0;
-        check(&real, &question(false, &[1]), halves, seconds);
+        check(&real, &question(false, &[1]), halves, carried(bytes) + issue + bytes / 300e9);
+        // What is at hand is copied.
+        let at_hand = "%0 = load b0 at d0\n%1 = cut %0 [0:500]\n%2 = cut %0 [500:1000]\n%3 = paste %1 %2 [0:1000]\n\
+                       %4 = move %3 -> d1\nyield %4";
+        let seconds = price::local_seconds(device, 2000.0).0 + carried(2000.0);
+        check(&real, &question(false, &[1]), at_hand, seconds);
         // Threads copy out, one after the other, and in: the first half is in before the second is out.
         let mut cpus = Machine::by_name("2xcpu").unwrap();
         cpus.processors = Some(2);
-        let (device, link) = (&cpus.devices[0], &cpus.links[0]);
+        let link = &cpus.links[0];
         let copy = bytes / cpus.bandwidth(link) / 2.0;
-        let seconds = 2.0 * (cpus.issue.0 + copy) + link.latency.0 + copy + price::local_seconds(device, 2000.0).0;
+        let seconds = 2.0 * (cpus.issue.0 + copy) + link.latency.0 + copy;
         check(&cpus, &question(false, &[1]), halves, seconds);
-    }
-
-    #[test]
-    fn runs_of_memory() {
-        let check = |part: &[(usize, usize)], expected: bool| {
-            let of = Region::of(&[(0, 4), (8, 16), (0, 2)]);
-            assert_eq!(is_one_run(&Region::of(part), &of), expected, "{part:?}");
-        };
-        check(&[(0, 4), (8, 16), (0, 2)], true);
-        check(&[(1, 3), (8, 16), (0, 2)], true);
-        check(&[(1, 2), (8, 12), (0, 2)], true);
-        check(&[(1, 2), (8, 9), (0, 1)], true);
-        check(&[(1, 3), (8, 12), (0, 2)], false);
-        check(&[(1, 2), (8, 12), (0, 1)], false);
     }
 }

@@ -1,7 +1,7 @@
 //! The simulator: when everything of a task graph happens on a machine.
 //!
 //! * A device computes one task at a time: kernels, views, cuts, folds and pastes, priced by
-//!   [`crate::price`]. Of the tasks that are ready, the one with the longest way to the end goes first, then
+//!   [`crate::price`]; of a paste, what was not received in its place. Of the tasks that are ready, the one with the longest way to the end goes first, then
 //!   the lowest number. Tasks that take no time do not queue.
 //! * Feeding and handing out take no time: parameters are resident.
 //! * A transfer may start when its send half's reads are done and the memory of its receive half is free.
@@ -46,7 +46,12 @@ pub fn compute_seconds(graph: &TaskGraph, machine: &Machine, task: &Task) -> Sec
             let spec = graph.ops[*op].spec.as_ref().expect("an operation with a kernel has a spec");
             price::kernel_seconds(device, spec, labels)
         }
-        Verb::View { .. } | Verb::Cut | Verb::Paste => price::local_seconds(device, bytes()),
+        Verb::View { .. } | Verb::Cut => price::local_seconds(device, bytes()),
+        Verb::Paste => {
+            let there = task.reads.iter().map(|&r| graph.task(r)).filter(|t| t.within.is_none());
+            let part = |t: &Task| t.value.region.intersect(&task.value.region).map_or(0, |r| t.value.form.bytes(&r));
+            price::local_seconds(device, there.map(part).sum::<usize>() as f64)
+        }
         Verb::Fold { .. } => price::touch_seconds(device, (task.reads.len() + 1) as f64 * bytes()),
         Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => Seconds(0.0),
     }
@@ -100,7 +105,8 @@ impl<'a> Model<'a> {
                 local(price::local_seconds(&machine.devices[device], bytes as f64).0)
             }
             Verb::Output { .. } if self.is_thread(task.device) => {
-                let bytes = bytes(&graph.tasks[task.reads[0].index()]);
+                let from = &graph.tasks[task.reads[0].index()].value;
+                let bytes = from.form.bytes(&task.value.region);
                 local(price::local_seconds(&machine.devices[device], bytes as f64).0)
             }
             _ => local(compute_seconds(graph, machine, task).0),

@@ -24,7 +24,7 @@ impl Build {
     fn task(&mut self, device: usize, verb: Verb, reads: &[TaskId], bytes: usize) -> TaskId {
         let value = Value { region: Region::whole(&[bytes]), form: Form::finished(DType::U8, 1) };
         let (device, reads, after) = (DeviceId(device as u16), reads.to_vec(), vec![]);
-        self.0.tasks.push(Task { device, verb, reads, after, value, slot: Slot::default(), label: 0 });
+        self.0.tasks.push(Task { device, verb, reads, after, value, within: None, slot: Slot::default(), label: 0 });
         TaskId(self.0.tasks.len() as u32 - 1)
     }
 
@@ -343,6 +343,6 @@ fn threads_copy_out_and_in() {
         ty: TensorType::new(DType::U8, [1_000_000]),
     });
     let piece = b.feed(0, 1_000_000);
-    b.task(0, Verb::Output { output: 0 }, &[piece], 0);
+    b.task(0, Verb::Output { output: 0 }, &[piece], 1_000_000);
     check(&b, &threads(1, 1), 2.0 * 4e-6);
 }

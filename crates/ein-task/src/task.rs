@@ -82,7 +82,7 @@ pub enum Verb {
     },
     /// The value's region out of the one read.
     Cut,
-    /// The sending half of a move of the one read; leaves nothing.
+    /// The sending half of a move of the value's region, out of the one read; leaves nothing.
     Send {
         /// Where to.
         to: DeviceId,
@@ -99,9 +99,9 @@ pub enum Verb {
         /// Whether the result is finished.
         finish: bool,
     },
-    /// The reads, disjoint, fill the value's region.
+    /// What the reads have of the value's region, disjoint, fills it.
     Paste,
-    /// Hands the one read's region to the caller; leaves nothing.
+    /// Hands the value's region, out of the one read, to the caller; leaves nothing.
     Output {
         /// Position in [`TaskGraph::outputs`].
         output: usize,
@@ -147,6 +147,9 @@ pub struct Task {
     pub after: Vec<TaskId>,
     /// What it leaves; empty fields for `Send` and `Output`.
     pub value: Value,
+    /// The box in whose memory it leaves it: that of the paste which alone reads what is received, so that nothing is
+    /// left to paste. `None`: in memory of its own. The slot is then that of the whole box.
+    pub within: Option<Region>,
     /// Where it leaves it; set by the memory plan.
     pub slot: Slot,
     /// The tensor it belongs to, for messages and traces.
@@ -243,6 +246,17 @@ impl TaskGraph {
         readers
     }
 
+    /// Lets what is received for one paste, and nothing else, be written where the paste wants it.
+    pub fn receive_in_place(&mut self) {
+        let readers = self.readers();
+        for n in 0..self.tasks.len() {
+            let (Verb::Receive { .. }, [reader]) = (&self.tasks[n].verb, readers[n].as_slice()) else { continue };
+            let reader = &self.tasks[reader.index()];
+            let fits = matches!(reader.verb, Verb::Paste) && reader.value.region.contains(&self.tasks[n].value.region);
+            self.tasks[n].within = fits.then(|| reader.value.region.clone());
+        }
+    }
+
     /// The name of the tensor that a row belongs to.
     pub fn label(&self, id: TaskId) -> &str {
         self.labels.get(self.task(id).label as usize).map_or("?", String::as_str)
@@ -254,6 +268,13 @@ impl TaskGraph {
             Verb::Feed { external } => self.externals.get(external),
             _ => None,
         }
+    }
+}
+
+impl Task {
+    /// The box whose elements its slot holds: what it leaves, or what that is written into.
+    pub fn stored(&self) -> &Region {
+        self.within.as_ref().unwrap_or(&self.value.region)
     }
 }
 

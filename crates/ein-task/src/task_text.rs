@@ -87,6 +87,9 @@ pub fn task_text(task: &Task) -> String {
         }
     }
     let _ = write!(text, " -> {} {}", task.value.region, form_text(&task.value));
+    if let Some(within) = &task.within {
+        let _ = write!(text, " within {within}");
+    }
     if task.slot != Slot::default() {
         let _ = write!(text, " slot {}+{}", task.slot.offset, task.slot.bytes);
     }
@@ -256,6 +259,11 @@ fn parse_task(words: &mut Words) -> Result<Task, TaskTextError> {
     words.expect("->")?;
     let region = words.region()?;
     let form = words.form(region.rank())?;
+    let mut within = None;
+    if words.peek() == Some("within") {
+        words.at += 1;
+        within = Some(words.region()?);
+    }
     let mut slot = Slot::default();
     if words.peek() == Some("slot") {
         words.at += 1;
@@ -266,7 +274,7 @@ fn parse_task(words: &mut Words) -> Result<Task, TaskTextError> {
     }
     words.expect("of")?;
     let label = words.number("")?;
-    Ok(Task { device, verb, reads, after, value: Value { region, form }, slot, label })
+    Ok(Task { device, verb, reads, after, value: Value { region, form }, within, slot, label })
 }
 
 /// The words of a line; a quoted name is one.

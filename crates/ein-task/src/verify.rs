@@ -110,6 +110,17 @@ pub enum Fault {
     /// Pastes fill their region with disjoint boxes.
     #[error("the boxes read do not fill {0} exactly")]
     NotFilled(Region),
+    /// Only what is received for one paste alone is written into its memory.
+    #[error(
+        "leaves its value within {within}, but {}",
+        reader.map_or("nobody reads it".to_string(), |r| format!("{r} reads it, which is not a paste of that box in that slot"))
+    )]
+    Within {
+        /// The box in whose memory the value is to lie.
+        within: Region,
+        /// The last reader.
+        reader: Option<TaskId>,
+    },
     /// The two halves of a move do not belong together.
     #[error("the halves of the move do not match: {0}")]
     Halves(String),
@@ -146,6 +157,7 @@ pub fn verify(graph: &TaskGraph) -> Result<(), VerifyError> {
     check_pending(graph).map_err(|(id, fault)| at(graph, id, fault.into()))?;
     check_outputs(graph)?;
     check_rendezvous(graph)?;
+    check_within(graph)?;
     check_memory(graph)
 }
 
@@ -218,25 +230,25 @@ fn check_task(graph: &TaskGraph, id: TaskId, task: &Task) -> Result<(), Fault> {
             count("reads", reads.len(), 1)?;
             exists("device", to.index(), graph.devices)?;
             leaves_nothing(task)?;
-            equal("what is sent", &task.value.region, &reads[0].region)
+            inside("what is sent", &task.value.region, &reads[0].region)
         }
         Verb::Receive { .. } => unreachable!("checked above"),
         Verb::Fold { monoid, finish } => check_fold(*monoid, *finish, &task.value, &reads),
         Verb::Paste => {
-            let regions: Vec<Region> = reads.iter().map(|r| r.region.clone()).collect();
             reads.iter().try_for_each(|r| stored("what is pasted", r, &task.value.form))?;
-            let fits = regions.iter().all(|r| r.rank() == task.value.region.rank());
-            if fits && tiles(&regions, &task.value.region) {
-                Ok(())
-            } else {
-                Err(Fault::NotFilled(task.value.region.clone()))
+            let part = |r: &&Value| {
+                (r.region.rank() == task.value.region.rank()).then(|| r.region.intersect(&task.value.region))?
+            };
+            match reads.iter().map(part).collect::<Option<Vec<Region>>>() {
+                Some(parts) if tiles(&parts, &task.value.region) => Ok(()),
+                _ => Err(Fault::NotFilled(task.value.region.clone())),
             }
         }
         Verb::Output { output } => {
             count("reads", reads.len(), 1)?;
             exists("output", *output, graph.outputs.len())?;
             leaves_nothing(task)?;
-            equal("what is handed out", &task.value.region, &reads[0].region)?;
+            inside("what is handed out", &task.value.region, &reads[0].region)?;
             let ty = &graph.outputs[*output].1;
             inside("what is handed out", &task.value.region, &ty.whole())?;
             stored("what is handed out", reads[0], &finished(ty))
@@ -331,9 +343,29 @@ fn check_receive(graph: &TaskGraph, task: &Task, from: DeviceId) -> Result<(), F
         let (s, t) = (send.device, task.device);
         return Err(Fault::Halves(format!("sent from {s} to {to}, received on {t} from {from}")));
     }
-    let sent = &graph.task(send.reads[0]).value;
-    equal("what is received", &task.value.region, &sent.region)?;
-    stored("what is received", &task.value, &sent.form)
+    equal("what is received", &task.value.region, &send.value.region)?;
+    stored("what is received", &task.value, &graph.task(send.reads[0]).value.form)
+}
+
+/// What is written into the memory of a paste is what was received for that paste alone.
+fn check_within(graph: &TaskGraph) -> Result<(), VerifyError> {
+    let readers = graph.readers();
+    for (id, task) in graph.rows() {
+        let Some(within) = &task.within else { continue };
+        let fault = match (&task.verb, readers[id.index()].as_slice()) {
+            (Verb::Receive { .. }, &[reader]) => {
+                let paste = graph.task(reader);
+                let same = matches!(paste.verb, Verb::Paste) && paste.value.region == *within;
+                if same && within.contains(&task.value.region) && paste.slot == task.slot {
+                    continue;
+                }
+                Fault::Within { within: within.clone(), reader: Some(reader) }
+            }
+            (_, readers) => Fault::Within { within: within.clone(), reader: readers.last().copied() },
+        };
+        return Err(at(graph, id, fault));
+    }
+    Ok(())
 }
 
 /// Every send half has exactly one receive half.
@@ -410,7 +442,10 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
     let resident_first =
         graph.rows().filter(|(id, _)| resident(*id)).chain(graph.rows().filter(|(id, _)| !resident(*id)));
     for (id, task) in resident_first {
-        let (slot, needed, arena) = (task.slot, task.value.bytes().0, graph.arenas[task.device.index()].0);
+        let needed = task.value.form.layout(task.stored()).1 as u64;
+        let (slot, arena) = (task.slot, graph.arenas[task.device.index()].0);
+        // What is written into the memory of a paste holds it for the paste.
+        let owner = if task.within.is_some() { readers[id.index()][0] } else { id };
         let aligned = slot.offset.is_multiple_of(ALIGN) && slot.bytes.is_multiple_of(ALIGN);
         if !aligned || slot.bytes < needed || slot.offset + slot.bytes > arena {
             let fault = Fault::Slot { offset: slot.offset, bytes: slot.bytes, needed, arena };
@@ -425,6 +460,9 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
         old.extend(holds.range(..lo).next_back().filter(|h| h.1.0 > lo).map(|h| *h.0));
         for offset in old {
             let (end, old) = holds.remove(&offset).expect("found above");
+            if old == owner {
+                continue;
+            }
             let own = [old];
             let waited = if readers[old.index()].is_empty() { &own[..] } else { &readers[old.index()] };
             let early = waited.iter().find(|&&r| resident(old) || !before.reaches(id, r));
@@ -438,7 +476,7 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
                 holds.insert(hi, (end, old));
             }
         }
-        holds.insert(lo, (hi, id));
+        holds.insert(lo, (hi, owner));
     }
     Ok(())
 }

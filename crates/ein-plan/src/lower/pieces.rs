@@ -43,7 +43,16 @@ impl<'a> Rows<'a> {
         value: Value,
     ) -> TaskId {
         let label = tensor.0;
-        self.out.push(Task { device, verb, reads, after: Vec::new(), value, slot: Slot::default(), label })
+        self.out.push(Task {
+            device,
+            verb,
+            reads,
+            after: Vec::new(),
+            value,
+            within: None,
+            slot: Slot::default(),
+            label,
+        })
     }
 
     /// The position of a row's operation, added when first used.
@@ -93,12 +102,6 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A row on `device` whose value is exactly `region` of a tensor.
-    pub(super) fn exactly(&mut self, tensor: TensorId, device: DeviceId, region: &Region) -> TaskId {
-        let task = self.read(tensor, device, region);
-        self.cut(tensor, task, region)
-    }
-
     /// Exactly `region` out of a row's value: the row itself if that is all it holds.
     pub(super) fn cut(&mut self, tensor: TensorId, task: TaskId, region: &Region) -> TaskId {
         let from = self.out.task(task);
@@ -140,23 +143,47 @@ impl<'a> Rows<'a> {
     /// A box of a source from several local boxes.
     fn paste(&mut self, tensor: TensorId, device: DeviceId, region: &Region) -> TaskId {
         let mut missing = vec![region.clone()];
-        let mut reads = Vec::new();
+        let mut parts = Vec::new();
         for have in self.finished.get(&(tensor, device)).cloned().unwrap_or_default() {
             let held = self.out.task(have).value.region.clone();
             let mut left = Vec::new();
             for part in missing {
-                if let Some(both) = part.intersect(&held) {
-                    reads.push(self.cut(tensor, have, &both));
-                }
+                parts.extend(part.intersect(&held).map(|both| (have, both)));
                 left.extend(part.subtract(&held));
             }
             missing = left;
         }
         assert!(missing.is_empty(), "{region} of {tensor} is read on {device} but {missing:?} of it is not there");
-        let ty = self.graph.ty(tensor);
-        let value = Value { region: region.clone(), form: Form::finished(ty.dtype, ty.shape.len()) };
-        let task = self.push(tensor, device, Verb::Paste, reads, value);
+        let task = self.pasted(tensor, device, region, parts);
         self.add_finished(tensor, device, task);
         task
+    }
+
+    /// Disjoint boxes out of rows' values, side by side. Of a value that has more of the region than is wanted of it,
+    /// the boxes are cut out.
+    pub(super) fn pasted(
+        &mut self,
+        tensor: TensorId,
+        device: DeviceId,
+        region: &Region,
+        parts: Vec<(TaskId, Region)>,
+    ) -> TaskId {
+        let form = match parts.first() {
+            Some((first, _)) => self.out.task(*first).value.form.clone(),
+            None => Form::finished(self.graph.ty(tensor).dtype, region.rank()),
+        };
+        let mut wanted: BTreeMap<TaskId, usize> = BTreeMap::new();
+        for (task, part) in &parts {
+            *wanted.entry(*task).or_default() += part.volume();
+        }
+        let mut reads: Vec<TaskId> = Vec::new();
+        for (task, part) in parts {
+            let whole = self.out.task(task).value.region.overlap(region) == wanted[&task];
+            let read = if whole { task } else { self.cut(tensor, task, &part) };
+            if !reads.contains(&read) {
+                reads.push(read);
+            }
+        }
+        self.push(tensor, device, Verb::Paste, reads, Value { region: region.clone(), form })
     }
 }

@@ -10,7 +10,8 @@ use ein_task::task::{TaskId, Value, Verb};
 /// Adds the rows of a program and notes what it delivers.
 ///
 /// A step's result is kept as the row whose value contains it; it is cut out only where something needs it
-/// alone: a move, a fold, a paste. What a reader on the same device needs of a larger box is never copied.
+/// alone: a fold. Moves and pastes take their box out of what contains it, and what a reader on the same device
+/// needs of a larger box is never copied.
 pub(super) fn lower(rows: &mut Rows<'_>, tensor: TensorId, exchange: &Exchange, checked: &Answer) {
     let mut within: Vec<TaskId> = Vec::with_capacity(checked.pieces.len());
     for (step, piece) in checked.program.steps.iter().zip(&checked.pieces) {
@@ -22,7 +23,7 @@ pub(super) fn lower(rows: &mut Rows<'_>, tensor: TensorId, exchange: &Exchange, 
             Step::Cut { piece, .. } => within[*piece],
             Step::Move { piece: from, to } => {
                 let region = piece.region.clone();
-                let sent = rows.cut(tensor, within[*from], &region);
+                let sent = within[*from];
                 let (device, form) = (checked.pieces[*from].device, rows.out.task(sent).value.form.clone());
                 // The halves are neighbours: no row between them can make one wait for the other.
                 let verb = Verb::Send { to: *to };
@@ -68,7 +69,6 @@ fn paste(rows: &mut Rows<'_>, tensor: TensorId, piece: &Piece, parts: &[(TaskId,
     if parts.iter().all(|p| p.0 == first) {
         return first;
     }
-    let reads: Vec<TaskId> = parts.iter().map(|(task, part)| rows.cut(tensor, *task, &part.region)).collect();
-    let form = rows.out.task(reads[0]).value.form.clone();
-    rows.push(tensor, piece.device, Verb::Paste, reads, Value { region: piece.region.clone(), form })
+    let parts = parts.iter().map(|(task, part)| (*task, part.region.clone())).collect();
+    rows.pasted(tensor, piece.device, &piece.region, parts)
 }

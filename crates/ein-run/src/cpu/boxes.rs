@@ -1,6 +1,7 @@
 //! Copies of boxes: bytes from one strided place to another.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use ein_ir::monoid::Form;
 use ein_ir::region::{Region, strides};
 
 /// One loop of a copy: how often, and how many elements further on either side.
@@ -30,6 +31,18 @@ pub fn copy_region(source: &[u8], from: &Region, target: &mut [u8], to: &Region,
         loops.push(Loop { extent: i.len(), from: from_steps[axis] as i64, to: to_steps[axis] as i64 });
     }
     copy(source, at as i64, target, into as i64, loops, element);
+}
+
+/// Copies `region` of every field out of a value of the box `from` into one of the box `to`, both stored as `form`.
+pub fn copy_fields(form: &Form, source: &[u8], from: &Region, target: &mut [u8], to: &Region, region: &Region) {
+    let (at, into) = (form.layout(from).0, form.layout(to).0);
+    for (n, field) in form.fields.iter().enumerate() {
+        let (from, to) = (from.project(&field.axes), to.project(&field.axes));
+        let (bytes, region) = (field.dtype.bytes(), region.project(&field.axes));
+        let source = &source[at[n]..][..from.volume() * bytes];
+        let target = &mut target[into[n]..][..to.volume() * bytes];
+        copy_region(source, &from, target, &to, &region, bytes);
+    }
 }
 
 /// Copies elements of `element` bytes by nested loops, outermost first, from element `at` to element

@@ -25,7 +25,7 @@ use crate::error::Cause;
 use arena::Arena;
 use ein_ir::op::Op;
 use ein_ir::region::Region;
-use ein_task::task::{OpRow, Slot, TaskGraph, TaskId, Value, Verb};
+use ein_task::task::{OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
 use ein_task::units::Bytes;
 use kernels::Call;
 use piece::{Piece, PieceMut};
@@ -66,9 +66,11 @@ impl Device for CpuDevice {
     fn execute(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause> {
         let task = &graph.tasks[task.index()];
         let size = |value: &Value| value.bytes().0 as usize;
-        let values: Vec<&Value> = task.reads.iter().map(|r| &graph.tasks[r.index()].value).collect();
-        let slots: Vec<(Slot, usize)> =
-            task.reads.iter().zip(&values).map(|(r, v)| (graph.tasks[r.index()].slot, size(v))).collect();
+        // What was received into the memory of a paste is there already.
+        let reads: Vec<&Task> =
+            task.reads.iter().map(|r| &graph.tasks[r.index()]).filter(|t| t.within.is_none()).collect();
+        let values: Vec<&Value> = reads.iter().map(|t| &t.value).collect();
+        let slots: Vec<(Slot, usize)> = reads.iter().map(|t| (t.slot, size(&t.value))).collect();
         let (own, others) = self.arena.lend((task.slot, size(&task.value)), &slots)?;
         let pieces: Vec<Piece<'_>> =
             values.iter().zip(others).map(|(v, bytes)| Piece::new(&v.region, &v.form, bytes)).collect();
@@ -87,7 +89,10 @@ impl Device for CpuDevice {
                 let pieces: Vec<(usize, Piece<'_>)> = inputs.iter().copied().zip(pieces).collect();
                 view::view(v, &shapes, &pieces, &mut result)
             }
-            Verb::Cut | Verb::Paste => paste(&pieces, &mut result),
+            Verb::Cut | Verb::Paste => {
+                let there = task.reads.iter().map(|r| &graph.tasks[r.index()]).filter(|t| t.within.is_some());
+                paste(&pieces, there.map(|t| t.value.region.volume()).sum(), &mut result)
+            }
             Verb::Fold { monoid, finish } => fold::fold(*monoid, *finish, &pieces, &mut result),
             Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
                 Err(Cause::malformed("this row moves data and is the executor's"))
@@ -116,10 +121,10 @@ fn kernel(
     }
 }
 
-/// Copies what each piece has of the result, field by field. Pieces of another form are converted.
-fn paste(pieces: &[Piece<'_>], result: &mut PieceMut<'_>) -> Result<(), Cause> {
+/// Copies what each piece has of the result, field by field; `there` elements are there.
+fn paste(pieces: &[Piece<'_>], there: usize, result: &mut PieceMut<'_>) -> Result<(), Cause> {
     let form = result.form;
-    let covered: usize = pieces.iter().map(|p| p.region.overlap(result.region)).sum();
+    let covered: usize = there + pieces.iter().map(|p| p.region.overlap(result.region)).sum::<usize>();
     if covered != result.region.volume() {
         return Err(Cause::malformed(format!("{covered} elements of {} are given", result.region)));
     }

@@ -69,7 +69,7 @@ impl Rows {
     fn push(&mut self, device: usize, verb: Verb, reads: &[TaskId], value: Value) -> TaskId {
         let device = DeviceId(device as u16);
         let (reads, slot) = (reads.to_vec(), Slot::default());
-        self.0.push(Task { device, verb, reads, after: Vec::new(), value, slot, label: 0 })
+        self.0.push(Task { device, verb, reads, after: Vec::new(), value, within: None, slot, label: 0 })
     }
 
     /// Ready to run: memory planned, parameters filled.

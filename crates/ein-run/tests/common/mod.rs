@@ -43,6 +43,7 @@ impl Build {
             reads: reads.to_vec(),
             after: Vec::new(),
             value: Value { region, form },
+            within: None,
             slot: Slot::default(),
             label: self.0.labels.len() as u32 - 1,
         });
