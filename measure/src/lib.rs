@@ -2,6 +2,7 @@
 //!
 //! Nothing here needs a GPU: what is timed on a machine is simulated, or runs on threads of this host.
 
+pub mod cpu;
 pub mod exchange;
 pub mod plan;
 pub mod random;

@@ -1,7 +1,7 @@
 //! `cargo xtask measure <what>`: one module a subcommand.
 
 use clap::{Parser, Subcommand};
-use ein_measure::{exchange, plan, simulator};
+use ein_measure::{cpu, exchange, plan, simulator};
 use std::process::ExitCode;
 
 /// Measures, and compares with bars.
@@ -14,6 +14,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// The CPU device: beside PyTorch and JAX, on more devices, its overheads and its memory
+    Cpu(cpu::Arguments),
     /// Exchange programs: simulated time against bounds and against programs written by hand
     Exchange(exchange::Arguments),
     /// The search: what its plans cost, and how long they take to find
@@ -26,6 +28,7 @@ enum What {
 
 fn main() -> ExitCode {
     match Cli::parse().what {
+        What::Cpu(arguments) => cpu::run(&arguments),
         What::Exchange(arguments) => exchange::run(&arguments),
         What::Plan(arguments) => plan::run(&arguments),
         What::One(question) => plan::one::run(&question),

@@ -27,6 +27,16 @@ Exit codes:
   3  the computation does not fit the memory
   4  the result differs from the reference, a text from its layout, or a plan from another";
 
+const BENCHES: &str = "\
+Weights of a workload and all inputs follow from their names, the same on every side; sides are timed in turns on the \
+same number of cores, and a ratio is the median over turns. Peers are Python packages of the Python that is named: \
+torch (eager, and compiled by torch.compile), jax (jit), transformers for a folder of an encoder.
+
+Examples:
+  ein bench block:1x512,1024,8,8,2816 --compare torch,jax
+  ein bench block:8x128,2048,16,16,5632 --devices 8
+  ein bench models/all-MiniLM-L6-v2 --batch-seq 32x52 --compare torch:eager --python venv/bin/python";
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -51,6 +61,9 @@ pub enum Command {
         after_help = "Example:\n  ein simulate --workload llama-7b-block:1x4096 --machine dgx-1v --trace trace.json"
     )]
     Simulate(Simulate),
+    /// Time a computation: its seconds, what one device takes, what is possible, and what other programs take
+    #[command(after_help = BENCHES)]
+    Bench(Bench),
     /// Lay out graphs in text form: prints them, or writes them back
     #[command(
         after_help = "Comments and blank lines stay, and no meaning changes.\n\nExamples:\n  ein format graph.ein\n  \
@@ -203,7 +216,7 @@ pub struct Run {
     #[arg(long, conflicts_with_all = ["text", "new_tokens"], value_name = "FILE")]
     pub pixels: Option<PathBuf>,
     /// Tokens to append to each text (decoders only); 16 if not given
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = new_tokens)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = at_least_one)]
     pub new_tokens: Option<usize>,
     /// Compare with the dense reference on one device
     #[arg(long)]
@@ -222,7 +235,7 @@ pub struct Run {
     pub asked: Asked,
 }
 
-fn new_tokens(text: &str) -> Result<usize, &'static str> {
+fn at_least_one(text: &str) -> Result<usize, &'static str> {
     text.parse().ok().filter(|&n| n > 0).ok_or("a number of at least 1 is expected")
 }
 
@@ -299,6 +312,50 @@ pub struct Simulate {
     /// Machine and plan.
     #[command(flatten)]
     pub asked: Asked,
+}
+
+/// `ein bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// A Hugging Face folder, its config.json, a graph in text form, or a named workload such as gemm:4096,4096,4096
+    #[arg(value_name = "MODEL|WORKLOAD", long_help = workloads())]
+    pub computation: String,
+    /// Batch and sequence length of a folder or config.json; 1x128 if not given, or as much as the model takes
+    #[arg(long, value_name = "BATCHxSEQ")]
+    pub batch_seq: Option<String>,
+    /// Virtual devices of this host to cut it over
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one)]
+    pub devices: usize,
+    /// Threads that compute at once, of every side; as many as there are processors if not given
+    #[arg(long, value_name = "T", value_parser = at_least_one)]
+    pub threads: Option<usize>,
+    /// Turns of which the median is taken
+    #[arg(long, default_value_t = 9, value_name = "R", value_parser = at_least_one)]
+    pub runs: usize,
+    /// Runs of every side before its turns
+    #[arg(long, default_value_t = 3, value_name = "W")]
+    pub warmup: usize,
+    /// Other programs to compare with: torch, jax, or one way of one such as torch:compile
+    #[arg(long, value_delimiter = ',', value_name = "PEERS")]
+    pub compare: Vec<String>,
+    /// The Python that has the peers' packages
+    #[arg(long, default_value = "python3", value_name = "FILE")]
+    pub python: PathBuf,
+    /// A machine to plan for instead of `Nxcpu`: a file of `ein machine measure`
+    #[arg(long, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
+    /// A fixed strategy instead of the search
+    #[arg(long, value_name = "NAME", help = strategies())]
+    pub strategy: Option<String>,
+    /// Write the measured timeline of our last run as a Chrome/Perfetto trace
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Plan afresh, and keep nothing
+    #[arg(long)]
+    pub no_cache: bool,
+    /// Print JSON on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `ein format`.

@@ -1,7 +1,8 @@
-//! The `ein` command: `run`, `plan`, `explain`, `simulate`, `format`, `machine`.
+//! The `ein` command: `run`, `plan`, `explain`, `simulate`, `bench`, `format`, `machine`.
 
 mod args;
 mod asked;
+mod bench_command;
 mod diff_command;
 mod failure;
 mod format_command;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         },
         args::Command::Explain(explain) => plan_command::explain(explain),
         args::Command::Simulate(simulate) => plan_command::simulate(simulate),
+        args::Command::Bench(bench) => bench_command::bench(bench),
         args::Command::Format(format) => format_command::format(format),
         args::Command::Machine(machine) => machine_command::machine(machine),
     };

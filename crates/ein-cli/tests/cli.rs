@@ -28,7 +28,7 @@ fn help_is_there() {
             assert!(text.contains(part), "{line}: no {part} in\n{text}");
         }
     };
-    check("--help", &["run", "plan", "explain", "simulate", "machine", "Exit codes:", "Examples:"]);
+    check("--help", &["run", "plan", "explain", "simulate", "bench", "machine", "Exit codes:", "Examples:"]);
     check("--version", &["ein 0."]);
     let options = ["--machine", "--devices", "--objective", "--balance", "--memory-per-device", "--partials", "--json"];
     for command in ["run", "plan", "explain", "simulate"] {
@@ -38,6 +38,10 @@ fn help_is_there() {
     }
     check("plan --help", &["gemm:M,N,K[,DTYPE]", "llama-3-8b:BATCHxSEQ", "1x128 if not given", "--write-tasks"]);
     check("run --help", &["--text", "--new-tokens", "--check", "--trace", "synthetic:llama"]);
+    check(
+        "bench --help",
+        &["--devices", "--threads", "--runs", "--warmup", "--compare", "--python", "--trace", "block:B"],
+    );
     check("machine --help", &["list", "show", "detect", "measure", "ein machine show dgx-1v"]);
 }
 

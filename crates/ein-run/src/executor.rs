@@ -1,33 +1,31 @@
-//! Runs a task graph: one thread a device, each on its own rows in any order its dependencies allow.
+//! Runs a task graph: on threads that all virtual devices of this process share, or on devices that see nothing of each
+//! other but messages.
 
 use crate::cpu::CpuDevice;
-use crate::cpu::boxes;
 use crate::device::Device;
-use crate::error::{Cause, RunError};
-use crate::load::load;
+use crate::error::RunError;
+use crate::failure::Failure;
+use crate::messages::Workers;
 use crate::rendezvous::Rendezvous;
-use crate::schedule::Schedule;
-use crate::source::{ParameterSource, bytes_of, bytes_of_mut};
-use crate::trace::{self, Mark};
-use crate::transport::{Arrival, Local, News, Transport};
-use ein_ir::dense::Dense;
+use crate::source::ParameterSource;
+use crate::trace;
+use crate::transport::Transport;
+use crate::virtual_devices::VirtualDevices;
+use ein_ir::dense::{Data, Dense};
+use ein_ir::graph::TensorType;
 use ein_ir::op::InputKind;
-use ein_task::machine::DeviceId;
-use ein_task::task::{TaskGraph, TaskId, Verb};
+use ein_task::task::{External, TaskGraph};
 use ein_task::timeline::Timeline;
-use ein_task::units::Bytes;
 use ein_task::verify::verify;
-use std::any::Any;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Which of the ready tasks a device takes next. Results do not depend on it.
+/// Which of the ready tasks goes next. Results do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// Sends first, so that others can go on; then the task graph's order.
+    /// As foreseen: those first after which most remains to be done; of devices that are joined by messages, sends
+    /// first, then the task graph's order.
     #[default]
     Listed,
     /// Any, drawn from this seed: for tests that a plan names all its dependencies.
@@ -45,40 +43,37 @@ pub struct Run {
     pub seconds: f64,
 }
 
-/// A task graph ready to run: arenas allocated, parameters loaded.
+/// A task graph ready to run: arenas allocated, parameters loaded, threads waiting.
 pub struct Executor {
     graph: TaskGraph,
-    schedule: Schedule,
-    workers: Vec<Worker>,
+    devices: Devices,
     order: Order,
+    /// The outputs of a run, in the graph's order; empty between runs.
+    outputs: Vec<Mutex<Dense>>,
+    /// For every external, whether it is state that was given in a run before.
+    held: Vec<bool>,
 }
 
-/// One device with its end of the transport.
-struct Worker {
-    device: Box<dyn Device>,
-    transport: Box<dyn Transport>,
-    /// What each of its tasks still waits for in this run; indexed as the graph's tasks.
-    waits: Vec<u32>,
-    ready: Ready,
-    /// A message whose elements do not lie side by side, before it is sent.
-    packed: Vec<u8>,
-    /// Whether messages are sent only once their receivers have room.
-    granting: bool,
-    marks: Vec<Mark>,
-}
-
-/// A task that did not succeed.
-struct Failure {
-    task: u32,
-    cause: Cause,
+/// Who executes.
+enum Devices {
+    Virtual(Box<VirtualDevices>),
+    Joined(Workers),
 }
 
 impl Executor {
-    /// Prepares a task graph for the CPU: every device of it is a thread of this process.
+    /// Prepares a task graph for the CPU, its devices virtual ones that share as many threads as there are processors.
     pub fn new(graph: TaskGraph, parameters: &dyn ParameterSource) -> Result<Self, RunError> {
-        let devices = (0..graph.devices).map(|_| Box::new(CpuDevice::default()) as Box<dyn Device>).collect();
-        let ends = Local::ends(graph.devices).into_iter().map(|end| Box::new(end) as Box<dyn Transport>).collect();
-        Self::with(graph, parameters, devices, ends)
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with_threads(graph, parameters, processors)
+    }
+
+    /// Prepares a task graph for the CPU, its devices virtual ones that share `threads` threads (at least one), the
+    /// caller's among them. The others wait between runs and end with the executor. No bit of a result depends on
+    /// their number.
+    pub fn with_threads(graph: TaskGraph, parameters: &dyn ParameterSource, threads: usize) -> Result<Self, RunError> {
+        check(&graph)?;
+        let devices = Devices::Virtual(Box::new(VirtualDevices::new(&graph, parameters, threads)?));
+        Ok(Self::of(graph, devices))
     }
 
     /// Prepares a task graph for the CPU, its devices joined by a transport that buffers no message. For tests:
@@ -98,7 +93,7 @@ impl Executor {
         )
     }
 
-    /// Prepares a task graph for given devices, joined by given ends of one transport.
+    /// Prepares a task graph for given devices, joined by given ends of one transport: one thread a device.
     pub fn with(
         graph: TaskGraph,
         parameters: &dyn ParameterSource,
@@ -106,27 +101,15 @@ impl Executor {
         ends: Vec<Box<dyn Transport>>,
     ) -> Result<Self, RunError> {
         assert_eq!((devices.len(), ends.len()), (graph.devices, graph.devices), "a device and an end for each");
-        verify(&graph)?;
-        if graph.arenas.len() != graph.devices {
-            return Err(RunError::Unplanned { arenas: graph.arenas.len(), devices: graph.devices });
-        }
-        let schedule = Schedule::new(&graph);
-        let mut workers: Vec<Worker> = devices
-            .into_iter()
-            .zip(ends)
-            .map(|(device, transport)| Worker {
-                device,
-                transport,
-                waits: Vec::new(),
-                packed: Vec::new(),
-                ready: Ready::new(Order::Listed, 0),
-                granting: false,
-                marks: Vec::new(),
-            })
-            .collect();
-        allocate(&graph, &mut workers)?;
-        load(&graph, &schedule.resident, parameters, workers.iter_mut().map(|w| &mut *w.device as _).collect())?;
-        Ok(Self { graph, schedule, workers, order: Order::Listed })
+        check(&graph)?;
+        let devices = Devices::Joined(Workers::new(&graph, parameters, devices, ends)?);
+        Ok(Self::of(graph, devices))
+    }
+
+    fn of(graph: TaskGraph, devices: Devices) -> Self {
+        let outputs = graph.outputs.iter().map(|_| Mutex::new(nothing())).collect();
+        let held = vec![false; graph.externals.len()];
+        Self { graph, devices, order: Order::Listed, outputs, held }
     }
 
     /// The task graph.
@@ -137,66 +120,89 @@ impl Executor {
     /// Chooses which ready task goes first in later runs.
     pub fn set_order(&mut self, order: Order) {
         self.order = order;
+        if let Devices::Virtual(devices) = &mut self.devices {
+            devices.set_order(order);
+        }
     }
 
-    /// Runs the task graph once.
-    ///
-    /// The threads live as long as the run: they borrow the inputs without a copy, and nothing outlives a
-    /// failure. Starting one takes some tens of microseconds.
+    /// Runs the task graph once. State must be given in the first run; it stays as it is where later runs do not give
+    /// it again.
     pub fn run(&mut self, inputs: &BTreeMap<String, Dense>) -> Result<Run, RunError> {
-        let given = check_inputs(&self.graph, inputs)?;
-        let outputs: Vec<Mutex<Dense>> =
-            self.graph.outputs.iter().map(|(_, ty)| Mutex::new(Dense::zeros(ty))).collect();
-        for worker in &mut self.workers {
-            worker.transport.reset();
+        let mut outputs = BTreeMap::new();
+        let seconds = self.run_into(inputs, &mut outputs)?;
+        Ok(Run { outputs, timeline: self.timeline(), seconds })
+    }
+
+    /// As [`Executor::run`], into tensors that the caller has: outputs that are there in their type are written, others
+    /// are made. On virtual devices, a run that finds all of them allocates nothing. How many seconds it took.
+    ///
+    /// After an error, what the outputs hold is not specified.
+    pub fn run_into(
+        &mut self,
+        inputs: &BTreeMap<String, Dense>,
+        outputs: &mut BTreeMap<String, Dense>,
+    ) -> Result<f64, RunError> {
+        check_inputs(&self.graph, inputs, &self.held)?;
+        for (slot, (name, ty)) in self.outputs.iter_mut().zip(&self.graph.outputs) {
+            let there = outputs.get_mut(name).filter(|there| is_of(there, ty));
+            let output = there.map_or_else(|| Dense::zeros(ty), |there| std::mem::replace(there, nothing()));
+            *slot.get_mut().unwrap_or_else(PoisonError::into_inner) = output;
         }
         let start = Instant::now();
-        let (graph, schedule, order) = (&self.graph, &self.schedule, self.order);
-        let shared = &Shared { graph, schedule, given, outputs: &outputs, start };
-        let results: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .workers
-                .iter_mut()
-                .enumerate()
-                .map(|(n, worker)| scope.spawn(move || worker.run(shared, n, order)))
-                .collect();
-            let panicked = |p: Box<dyn Any + Send>| Failure { task: 0, cause: panic_cause(&*p) };
-            threads.into_iter().map(|t| t.join().unwrap_or_else(|p| Err(panicked(p)))).collect()
-        });
+        let result = match &mut self.devices {
+            Devices::Virtual(devices) => devices.run(&self.graph, inputs, &self.outputs),
+            Devices::Joined(workers) => workers.run(&self.graph, self.order, inputs, &self.outputs),
+        };
         let seconds = start.elapsed().as_secs_f64();
-        if let Some(failure) = results.into_iter().filter_map(Result::err).min_by_key(Failure::rank) {
-            let task = &self.graph.tasks[failure.task as usize];
-            let tensor = trace::tensor(&self.graph, task).to_owned();
-            return Err(RunError::Task { task: failure.task, device: task.device, tensor, cause: failure.cause });
+        for (slot, (name, _)) in self.outputs.iter_mut().zip(&self.graph.outputs) {
+            let slot = slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let output = std::mem::replace(slot, nothing());
+            match outputs.get_mut(name) {
+                Some(there) => *there = output,
+                None => drop(outputs.insert(name.clone(), output)),
+            }
         }
-        let marks = self.workers.iter_mut().flat_map(|w| std::mem::take(&mut w.marks)).collect();
-        let names = self.graph.outputs.iter().map(|(name, _)| name.clone());
-        let values = outputs.into_iter().map(|o| o.into_inner().unwrap_or_else(PoisonError::into_inner));
-        Ok(Run { outputs: names.zip(values).collect(), timeline: trace::timeline(&self.graph, marks), seconds })
+        let Err(Failure { task, cause }) = result else {
+            for (held, external) in self.held.iter_mut().zip(&self.graph.externals) {
+                *held |= external.kind == InputKind::State;
+            }
+            return Ok(seconds);
+        };
+        let row = &self.graph.tasks[task as usize];
+        let tensor = trace::tensor(&self.graph, row).to_owned();
+        Err(RunError::Task { task, device: row.device, tensor, cause })
+    }
+
+    /// What happened when in the last run.
+    pub fn timeline(&self) -> Timeline {
+        let marks = match &self.devices {
+            Devices::Virtual(devices) => devices.marks(),
+            Devices::Joined(workers) => workers.marks(),
+        };
+        trace::timeline(&self.graph, marks)
     }
 }
 
-/// Makes every device's arena: side by side, because all pages of it are touched.
-fn allocate(graph: &TaskGraph, workers: &mut [Worker]) -> Result<(), RunError> {
-    let make = |n: usize, worker: &mut Worker| {
-        let bytes = graph.arenas[n];
-        let refused = |_| RunError::Memory { device: DeviceId(n as u16), bytes: bytes.0 };
-        worker.device.allocate(bytes).map_err(refused)
-    };
-    let made: Vec<Result<(), RunError>> = std::thread::scope(|scope| {
-        let make = &make;
-        let threads: Vec<_> =
-            workers.iter_mut().enumerate().map(|(n, worker)| scope.spawn(move || make(n, worker))).collect();
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
-    });
-    made.into_iter().collect()
+/// No tensor: it takes no memory, not even for its shape.
+fn nothing() -> Dense {
+    Dense { shape: Vec::new(), data: Data::F32(Vec::new()) }
 }
 
-/// The given tensor of every external, by position; `None` for parameters.
-fn check_inputs<'a>(
-    graph: &TaskGraph,
-    inputs: &'a BTreeMap<String, Dense>,
-) -> Result<Vec<Option<&'a Dense>>, RunError> {
+fn is_of(dense: &Dense, ty: &TensorType) -> bool {
+    dense.dtype() == ty.dtype && dense.shape == ty.shape
+}
+
+/// Refuses a graph that cannot be executed.
+fn check(graph: &TaskGraph) -> Result<(), RunError> {
+    verify(graph)?;
+    if graph.arenas.len() != graph.devices {
+        return Err(RunError::Unplanned { arenas: graph.arenas.len(), devices: graph.devices });
+    }
+    Ok(())
+}
+
+/// Refuses inputs that are not those of the graph.
+fn check_inputs(graph: &TaskGraph, inputs: &BTreeMap<String, Dense>, held: &[bool]) -> Result<(), RunError> {
     let wanted = || graph.externals.iter().filter(|e| e.kind != InputKind::Parameter);
     let names = || {
         let list: Vec<String> = wanted().map(|e| format!("`{}` ({})", e.name, e.ty)).collect();
@@ -205,260 +211,20 @@ fn check_inputs<'a>(
     if let Some(name) = inputs.keys().find(|name| wanted().all(|e| e.name != **name)) {
         return Err(RunError::UnknownInput { name: name.clone(), inputs: names() });
     }
-    let given = |e: &ein_task::task::External| {
-        if e.kind == InputKind::Parameter {
-            return Ok(None);
-        }
-        let (name, expected) = (e.name.clone(), e.ty.clone());
-        match inputs.get(&e.name) {
-            None => Err(RunError::MissingInput { name, expected, inputs: names() }),
-            Some(dense) if dense.ty() != e.ty => Err(RunError::InputType { name, found: dense.ty(), expected }),
-            Some(dense) => Ok(Some(dense)),
-        }
-    };
-    graph.externals.iter().map(given).collect()
-}
-
-/// What all threads of a run read.
-struct Shared<'a> {
-    graph: &'a TaskGraph,
-    schedule: &'a Schedule,
-    given: Vec<Option<&'a Dense>>,
-    outputs: &'a [Mutex<Dense>],
-    start: Instant,
-}
-
-impl Failure {
-    /// The failure to report: one that is not the echo of another, then the earliest task.
-    fn rank(&self) -> (bool, u32) {
-        (self.cause == Cause::Stopped, self.task)
-    }
-}
-
-impl Worker {
-    /// Executes all rows of device `n`; a failure stops the other devices.
-    fn run(&mut self, shared: &Shared<'_>, n: usize, order: Order) -> Result<(), Failure> {
-        let mut current = shared.schedule.rows[n].first().map_or(0, |t| t.0);
-        // A panic is caught here rather than at the join, so that the others stop at once.
-        let caught = catch_unwind(AssertUnwindSafe(|| self.rows(shared, n, order, &mut current)));
-        let result = caught.unwrap_or_else(|p| Err(panic_cause(&*p)));
-        result.map_err(|cause| {
-            // A device that heard nothing lets the others find out too: they wait no longer than it did, and of all
-            // that was missed the earliest row names the device that is gone.
-            let heard_nothing = matches!(&cause, Cause::Peer { cause, .. } if matches!(**cause, Cause::Silence { .. }));
-            if cause != Cause::Stopped && !heard_nothing {
-                self.transport.abort();
+    let expected = |e: &External| (e.name.clone(), e.ty.clone());
+    for (external, held) in graph.externals.iter().zip(held).filter(|(e, _)| e.kind != InputKind::Parameter) {
+        match inputs.get(&external.name) {
+            None if *held => {}
+            None => {
+                let (name, expected) = expected(external);
+                return Err(RunError::MissingInput { name, expected, inputs: names() });
             }
-            Failure { task: current, cause }
-        })
-    }
-
-    fn rows(&mut self, shared: &Shared<'_>, n: usize, order: Order, current: &mut u32) -> Result<(), Cause> {
-        let Shared { graph, schedule, .. } = *shared;
-        let rows = &schedule.rows[n];
-        self.waits.clone_from(&schedule.waits);
-        self.marks.clear();
-        self.marks.reserve(rows.len());
-        self.ready = Ready::new(order, n);
-        self.granting = !self.transport.buffers();
-        for &id in rows {
-            // Where nothing is buffered a send waits for its receiver too. That is a wait like any other: the
-            // device goes on with what is ready, and receives.
-            if self.granting && matches!(graph.tasks[id.index()].verb, Verb::Send { .. }) {
-                self.waits[id.index()] += 1;
+            Some(dense) if !is_of(dense, &external.ty) => {
+                let (name, expected) = expected(external);
+                return Err(RunError::InputType { name, found: dense.ty(), expected });
             }
-            self.look(graph, id)?;
-        }
-        let mut left = rows.len();
-        while left > 0 {
-            while let Some(news) = self.transport.poll(self.ready.is_empty()).map_err(|cause| match cause {
-                Cause::Silence { .. } | Cause::Transport { .. } => self.missed(graph, rows, cause, current),
-                other => other,
-            })? {
-                let nobody = |what: String| Cause::Transport { reason: format!("{what} is for nobody") };
-                let task = match news {
-                    News::Arrived(Arrival { from, tag }) => {
-                        let receiver = schedule.receiver.get(tag as usize).copied().flatten();
-                        receiver.ok_or_else(|| nobody(format!("message {tag} from {from}")))?
-                    }
-                    News::Granted(tag) => {
-                        let own = rows.binary_search(&TaskId(tag)).is_ok() && self.waits[tag as usize] > 0;
-                        own.then_some(TaskId(tag)).ok_or_else(|| nobody(format!("room for message {tag}")))?
-                    }
-                };
-                self.done(graph, task)?;
-            }
-            let Some(id) = self.ready.pop() else { continue };
-            *current = id.0;
-            let start = shared.start.elapsed().as_secs_f64();
-            self.task(shared, id)?;
-            let end = shared.start.elapsed().as_secs_f64();
-            self.marks.push(Mark { task: id.0, start, end });
-            left -= 1;
-            for &next in &schedule.then[id.index()] {
-                self.done(graph, next)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// One of the things that `task` waits for is done.
-    fn done(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause> {
-        self.waits[task.index()] -= 1;
-        self.look(graph, task)
-    }
-
-    /// Whether a task can go, or be granted its message: a receive that waits for nothing else has room for it.
-    fn look(&mut self, graph: &TaskGraph, id: TaskId) -> Result<(), Cause> {
-        let task = &graph.tasks[id.index()];
-        match (self.waits[id.index()], &task.verb) {
-            (0, _) => self.ready.push(graph, id),
-            (1, Verb::Receive { from }) if self.granting => {
-                let message = Arrival { from: *from, tag: task.reads[0].0 };
-                self.transport.grant(message, task.value.bytes().0)?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// What a device waited for when the transport gave up: its first move of which only the other end is missing.
-    fn missed(&self, graph: &TaskGraph, rows: &[TaskId], cause: Cause, current: &mut u32) -> Cause {
-        let peer = |id: &&TaskId| match graph.tasks[id.index()].verb {
-            Verb::Receive { from } => Some((from, false)),
-            Verb::Send { to } if self.granting => Some((to, true)),
-            _ => None,
-        };
-        let waits = |id: &&TaskId| self.waits[id.index()] == 1 && peer(id).is_some();
-        let Some(id) = rows.iter().find(waits) else { return cause };
-        let Some((peer, sends)) = peer(&id) else { return cause };
-        *current = id.0;
-        Cause::Peer { peer, sends, cause: Box::new(cause) }
-    }
-
-    fn task(&mut self, shared: &Shared<'_>, id: TaskId) -> Result<(), Cause> {
-        let graph = shared.graph;
-        let task = &graph.tasks[id.index()];
-        let read = |n: usize| &graph.tasks[task.reads[n].index()];
-        match &task.verb {
-            Verb::Feed { external } => {
-                let dense = shared.given[*external].ok_or_else(|| Cause::malformed("a parameter is loaded once"))?;
-                let (whole, region) = (dense.ty().whole(), &task.value.region);
-                self.device.put(task.slot, task.value.bytes(), &mut |out| {
-                    boxes::copy_region(bytes_of(dense), &whole, out, region, region, dense.dtype().bytes());
-                    Ok(())
-                })
-            }
-            Verb::Send { to } => {
-                let (from, region, transport, packed) =
-                    (read(0), &task.value.region, &mut self.transport, &mut self.packed);
-                self.device.get(from.slot, from.value.bytes(), &mut |bytes| {
-                    if from.value.region == *region {
-                        return transport.send(*to, id.0, bytes);
-                    }
-                    packed.clear();
-                    packed.resize(from.value.form.layout(region).1, 0);
-                    boxes::copy_fields(&from.value.form, bytes, &from.value.region, packed, region, region);
-                    transport.send(*to, id.0, packed)
-                })
-            }
-            Verb::Receive { from } => {
-                let message = Arrival { from: *from, tag: task.reads[0].0 };
-                let device = &mut self.device;
-                self.transport.receive(message, &mut |bytes| {
-                    if bytes.len() as u64 != task.value.bytes().0 {
-                        let reason = format!("{} bytes came where {} are due", bytes.len(), task.value.bytes().0);
-                        return Err(Cause::Transport { reason });
-                    }
-                    let (region, form, stored) = (&task.value.region, &task.value.form, task.stored());
-                    device.put(task.slot, Bytes(form.layout(stored).1 as u64), &mut |out| {
-                        if task.within.is_some() {
-                            boxes::copy_fields(form, bytes, region, out, stored, region);
-                        } else {
-                            out.copy_from_slice(bytes);
-                        }
-                        Ok(())
-                    })
-                })
-            }
-            Verb::Output { output } => {
-                let (from, ty) = (read(0), &graph.outputs[*output].1);
-                let (whole, region) = (ty.whole(), &task.value.region);
-                self.device.get(from.slot, from.value.bytes(), &mut |bytes| {
-                    let mut out = shared.outputs[*output].lock().unwrap_or_else(PoisonError::into_inner);
-                    boxes::copy_region(
-                        bytes,
-                        &from.value.region,
-                        bytes_of_mut(&mut out),
-                        &whole,
-                        region,
-                        ty.dtype.bytes(),
-                    );
-                    Ok(())
-                })
-            }
-            Verb::Kernel { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
-                self.device.execute(graph, id)
-            }
+            Some(_) => {}
         }
     }
-}
-
-fn panic_cause(payload: &(dyn Any + Send)) -> Cause {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    let message = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message");
-    Cause::Panic { message: message.to_owned() }
-}
-
-/// The tasks that wait for nothing.
-enum Ready {
-    Listed(BinaryHeap<Reverse<(bool, TaskId)>>),
-    Random(Vec<TaskId>, u64),
-}
-
-impl Ready {
-    fn new(order: Order, device: usize) -> Self {
-        match order {
-            Order::Listed => Self::Listed(BinaryHeap::new()),
-            Order::Random(seed) => Self::Random(Vec::new(), seed.wrapping_add(device as u64)),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Listed(heap) => heap.is_empty(),
-            Self::Random(list, _) => list.is_empty(),
-        }
-    }
-
-    fn push(&mut self, graph: &TaskGraph, id: TaskId) {
-        match self {
-            Self::Listed(heap) => {
-                let sends = matches!(graph.tasks[id.index()].verb, Verb::Send { .. });
-                heap.push(Reverse((!sends, id)));
-            }
-            Self::Random(list, _) => list.push(id),
-        }
-    }
-
-    fn pop(&mut self) -> Option<TaskId> {
-        match self {
-            Self::Listed(heap) => heap.pop().map(|r| r.0.1),
-            Self::Random(list, state) => {
-                if list.is_empty() {
-                    return None;
-                }
-                Some(list.swap_remove((splitmix(state) % list.len() as u64) as usize))
-            }
-        }
-    }
-}
-
-/// The next number of Steele, Lea and Flood's `SplitMix64` (2014).
-fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Parameters from their source to the devices that hold them, before the first run.
+//! Arenas, and parameters from their source to the devices that hold them, before the first run.
 //!
 //! Every byte is asked for at most once, however many devices hold it: what one device alone holds goes
 //! straight to its memory, what several hold is read band by band and put to each of them. So a source is
@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::error::{Cause, RunError};
 use crate::source::ParameterSource;
 use ein_ir::region::{Interval, Region};
+use ein_task::machine::DeviceId;
 use ein_task::task::{Slot, TaskGraph, TaskId, Verb};
 use ein_task::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,22 @@ struct Group {
     hull: Region,
     /// In order.
     feeds: Vec<TaskId>,
+}
+
+/// Makes every device's arena: side by side, because all pages of it are touched.
+pub(crate) fn allocate(graph: &TaskGraph, devices: &mut [&mut dyn Device]) -> Result<(), RunError> {
+    let make = |n: usize, device: &mut dyn Device| {
+        let bytes = graph.arenas[n];
+        let refused = |_| RunError::Memory { device: DeviceId(n as u16), bytes: bytes.0 };
+        device.allocate(bytes).map_err(refused)
+    };
+    let made: Vec<Result<(), RunError>> = std::thread::scope(|scope| {
+        let make = &make;
+        let threads: Vec<_> =
+            devices.iter_mut().enumerate().map(|(n, device)| scope.spawn(move || make(n, &mut **device))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    });
+    made.into_iter().collect()
 }
 
 /// Loads the values of feeds, all of parameters, to their devices.

@@ -11,6 +11,7 @@ mod copies;
 mod fit;
 mod graphs;
 mod kernels;
+pub mod peak;
 
 use crate::error::RunError;
 use ein_ir::dtype::DType;
@@ -56,11 +57,11 @@ pub struct Figures {
     pub memory_bandwidth: f64,
     /// Time that a kernel takes beside its work.
     pub launch: Seconds,
-    /// Bytes per second of a copy to another device: one copy by the sender and one by the receiver, together.
+    /// Bytes per second of a copy to another device, which is one copy by one thread.
     pub copy_bandwidth: f64,
-    /// Time of a copy beside its bytes, on the sender's and the receiver's thread together.
+    /// Time of a copy beside its bytes.
     pub issue: Seconds,
-    /// Time from the end of the sender's copy until a waiting receiver goes on.
+    /// Time from the end of a copy until what waits for it begins.
     pub latency: Seconds,
 }
 
@@ -108,8 +109,7 @@ impl Figures {
         let processor = processor().map_or(String::new(), |p| format!(" ({p})"));
         let comment = format!(
             "# Measured by `ein machine measure` on {} on {} processors{processor}: medians of runs of\n\
-             # the executor, least squares over sizes, {} devices at once. Copies are those of the transport between threads,\n\
-             # one by the sender and one by the receiver.\n",
+             # the executor, least squares over sizes, {} devices at once. Copies are from arena to arena, by one thread.\n",
             date(when),
             self.processors,
             devices.min(self.processors as usize)

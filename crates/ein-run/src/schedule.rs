@@ -18,7 +18,7 @@ pub(crate) struct Schedule {
 }
 
 /// Whether a task is done once, when the executor is made.
-fn is_resident(graph: &TaskGraph, task: &Task) -> bool {
+pub(crate) fn is_resident(graph: &TaskGraph, task: &Task) -> bool {
     match task.verb {
         Verb::Feed { external } => graph.externals.get(external).is_some_and(|e| e.kind == InputKind::Parameter),
         _ => false,

@@ -53,12 +53,13 @@ macro_rules! llama {
 ///
 /// `decode=BATCHxLENGTH` is one new token for each of BATCH sequences of LENGTH tokens, whose keys and values are state of
 /// the graph; the new ones are outputs beside the result.
-pub const FORMS: [(&str, &str, &str); 15] = [
+pub const FORMS: [(&str, &str, &str); 16] = [
     ("gemm", "gemm:M,N,K[,DTYPE]", "one product, both operands inputs"),
     ("ffnn", "ffnn:IN,HIDDEN,OUT,BATCH[,DTYPE]", "two linear layers with relu between them"),
     ("chain", chain::FORM, "the product of eight matrices whose sizes follow from N, inputs"),
     ("attention", "attention:BATCHxSEQ,HEADS,KV,DIM[,causal][,DTYPE]", "attention of given queries, keys and values"),
     ("conv", "conv:BATCH,CHANNELS,HEIGHTxWIDTH,OUT,KERNEL[,DTYPE]", "a convolution to images of the same size"),
+    ("block", llama::BLOCK, "one decoder layer of given sizes"),
     llama!("llama-7b-block", "one decoder layer"),
     llama!("llama-13b-block", "one decoder layer"),
     llama!("llama-65b-block", "one decoder layer"),
@@ -99,6 +100,7 @@ pub fn workload(text: &str) -> Result<Graph, WorkloadError> {
         "chain" => one(chain::chain(&arguments, dtype.unwrap_or(DType::F32))?),
         "attention" => one(attention(&arguments, dtype.unwrap_or(DType::F32))?),
         "conv" => one(conv(&arguments, dtype.unwrap_or(DType::F32))?),
+        "block" => llama::block(&arguments, dtype.unwrap_or(DType::F32))?,
         _ => llama::llama(&arguments, name, dtype.unwrap_or(DType::BF16))?,
     };
     let outputs: Vec<(&str, &Tensor)> = outputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -185,6 +187,8 @@ mod tests {
         let whole = |layers: u64, d: u64, kv: u64, f: u64, vocab: u64| layers * block(d, kv, f) + 2 * vocab * d + d;
         check("llama-3-8b:1x4096", 32 * 17 + 4, 1, whole(32, 4096, 1024, 14336, 128_256), &[1, 4096, 128_256]);
         check("llama-7b:1x4096", 32 * 17 + 4, 1, whole(32, 4096, 4096, 11008, 32000), &[1, 4096, 32000]);
+        check("block:2x8,64,4,2,96", 17, 1, block(64, 32, 96), &[2, 8, 64]);
+        check("block:decode=3x8,64,4,2,96,bf16", 17, 1, block(64, 32, 96), &[3, 1, 64]);
         check("llama-7b-block:packed=900+100+24", 17, 3, block(4096, 4096, 11008), &[1, 1024, 4096]);
         check("llama-7b:packed=900+124", 32 * 17 + 4, 3, whole(32, 4096, 4096, 11008, 32000), &[1, 1024, 32000]);
         check("llama-65b:1x8", 80 * 17 + 4, 1, whole(80, 8192, 8192, 22016, 32000), &[1, 8, 32000]);
@@ -235,6 +239,9 @@ mod tests {
         let huge = 1_usize << 31;
         check(&format!("llama-7b:{huge}x{huge}"), &["more bytes than can be addressed"]);
         check(&format!("gemm:{huge},{huge},{huge}"), &["more bytes than can be addressed"]);
+        check("block:2x8,64,4,2", &["4 arguments, not 5", "FEATURES,HEADS"]);
+        check("block:2x8,64,3,1,96", &["64 features are not an even number for each of 3 heads"]);
+        check("block:2x8,64,4,3,96", &["4 query heads are not a multiple of 3"]);
         check("llama-7b:128", &["`128` is not BATCHxSEQ"]);
         check("llama-7b-block:1x2,3", &["`3` after `1x2`"]);
         check(

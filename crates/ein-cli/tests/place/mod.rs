@@ -1,4 +1,5 @@
 //! A folder to run the command in, with files made for it.
+#![allow(dead_code)]
 
 use serde_json::Value;
 use std::cell::RefCell;

@@ -62,6 +62,12 @@ impl Arena {
         Ok((own, reads))
     }
 
+    /// Where its bytes begin, and how many there are.
+    pub(crate) fn raw(&mut self) -> (*mut u8, usize) {
+        let all = self.all();
+        (all.as_mut_ptr(), all.len())
+    }
+
     fn all(&mut self) -> &mut [u8] {
         let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words[self.skip..]);
         &mut all[..self.bytes]

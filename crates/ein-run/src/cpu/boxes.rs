@@ -1,8 +1,9 @@
 //! Copies of boxes: bytes from one strided place to another.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
-use ein_ir::monoid::Form;
+use ein_ir::monoid::{Field, Form};
 use ein_ir::region::{Region, strides};
+use std::ops::Range;
 
 /// One loop of a copy: how often, and how many elements further on either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,34 +16,78 @@ pub struct Loop {
     pub to: i64,
 }
 
+/// A copy of a box, worked out once and done often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoxCopy {
+    at: i64,
+    into: i64,
+    /// Outermost first; `None` where nothing is copied.
+    loops: Option<Vec<Loop>>,
+    element: usize,
+}
+
+impl BoxCopy {
+    /// Of `region` out of the box `from` into the box `to`, both row-major, of elements of `element` bytes. All in the
+    /// same coordinates; `region` lies in both.
+    pub fn new(from: &Region, to: &Region, region: &Region, element: usize) -> Self {
+        let (from_steps, to_steps) = (strides(&from.shape()), strides(&to.shape()));
+        let mut loops = Vec::with_capacity(region.rank());
+        let (mut at, mut into) = (0, 0);
+        for axis in 0..region.rank() {
+            let i = region.0[axis];
+            if i.is_empty() {
+                return Self { at: 0, into: 0, loops: None, element };
+            }
+            at += (i.lo - from.0[axis].lo) * from_steps[axis];
+            into += (i.lo - to.0[axis].lo) * to_steps[axis];
+            loops.push(Loop { extent: i.len(), from: from_steps[axis] as i64, to: to_steps[axis] as i64 });
+        }
+        merge(&mut loops);
+        Self { at: at as i64, into: into as i64, loops: Some(loops), element }
+    }
+
+    /// Copies. Source and target are aligned to the element.
+    pub fn run(&self, source: &[u8], target: &mut [u8]) {
+        if let Some(loops) = &self.loops {
+            of_size(source, self.at, target, self.into, loops, self.element);
+        }
+    }
+}
+
 /// Copies `region` out of the box `from` into the box `to`, both row-major. All in the same coordinates;
 /// `region` lies in both.
 pub fn copy_region(source: &[u8], from: &Region, target: &mut [u8], to: &Region, region: &Region, element: usize) {
-    let (from_steps, to_steps) = (strides(&from.shape()), strides(&to.shape()));
-    let mut loops = Vec::with_capacity(region.rank());
-    let (mut at, mut into) = (0, 0);
-    for axis in 0..region.rank() {
-        let i = region.0[axis];
-        if i.is_empty() {
-            return;
-        }
-        at += (i.lo - from.0[axis].lo) * from_steps[axis];
-        into += (i.lo - to.0[axis].lo) * to_steps[axis];
-        loops.push(Loop { extent: i.len(), from: from_steps[axis] as i64, to: to_steps[axis] as i64 });
+    BoxCopy::new(from, to, region, element).run(source, target);
+}
+
+/// A copy of a box of all fields of a value, worked out once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldsCopy(Vec<(Range<usize>, Range<usize>, BoxCopy)>);
+
+impl FieldsCopy {
+    /// Of `region` out of a value of the box `from` into one of the box `to`, both stored as `form`.
+    pub fn new(form: &Form, from: &Region, to: &Region, region: &Region) -> Self {
+        let (at, into) = (form.layout(from).0, form.layout(to).0);
+        let field = |(n, field): (usize, &Field)| {
+            let (from, to) = (from.project(&field.axes), to.project(&field.axes));
+            let (bytes, region) = (field.dtype.bytes(), region.project(&field.axes));
+            let (source, target) = (from.volume() * bytes, to.volume() * bytes);
+            (at[n]..at[n] + source, into[n]..into[n] + target, BoxCopy::new(&from, &to, &region, bytes))
+        };
+        Self(form.fields.iter().enumerate().map(field).collect())
     }
-    copy(source, at as i64, target, into as i64, loops, element);
+
+    /// Copies. Source and target are aligned to the elements.
+    pub fn run(&self, source: &[u8], target: &mut [u8]) {
+        for (from, to, copy) in &self.0 {
+            copy.run(&source[from.clone()], &mut target[to.clone()]);
+        }
+    }
 }
 
 /// Copies `region` of every field out of a value of the box `from` into one of the box `to`, both stored as `form`.
 pub fn copy_fields(form: &Form, source: &[u8], from: &Region, target: &mut [u8], to: &Region, region: &Region) {
-    let (at, into) = (form.layout(from).0, form.layout(to).0);
-    for (n, field) in form.fields.iter().enumerate() {
-        let (from, to) = (from.project(&field.axes), to.project(&field.axes));
-        let (bytes, region) = (field.dtype.bytes(), region.project(&field.axes));
-        let source = &source[at[n]..][..from.volume() * bytes];
-        let target = &mut target[into[n]..][..to.volume() * bytes];
-        copy_region(source, &from, target, &to, &region, bytes);
-    }
+    FieldsCopy::new(form, from, to, region).run(source, target);
 }
 
 /// Copies elements of `element` bytes by nested loops, outermost first, from element `at` to element
@@ -52,11 +97,15 @@ pub fn copy(source: &[u8], at: i64, target: &mut [u8], into: i64, mut loops: Vec
         return;
     }
     merge(&mut loops);
+    of_size(source, at, target, into, &loops, element);
+}
+
+fn of_size(source: &[u8], at: i64, target: &mut [u8], into: i64, loops: &[Loop], element: usize) {
     match element {
-        1 => nest(source, at, target, into, &loops),
-        2 => nest::<u16>(cast_slice(source), at, cast_slice_mut(target), into, &loops),
-        4 => nest::<u32>(cast_slice(source), at, cast_slice_mut(target), into, &loops),
-        8 => nest::<u64>(cast_slice(source), at, cast_slice_mut(target), into, &loops),
+        1 => nest(source, at, target, into, loops),
+        2 => nest::<u16>(cast_slice(source), at, cast_slice_mut(target), into, loops),
+        4 => nest::<u32>(cast_slice(source), at, cast_slice_mut(target), into, loops),
+        8 => nest::<u64>(cast_slice(source), at, cast_slice_mut(target), into, loops),
         other => unreachable!("no element has {other} bytes"),
     }
 }

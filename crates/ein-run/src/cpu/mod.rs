@@ -1,6 +1,6 @@
 //! The CPU device: an arena of its own and kernels for every row.
 
-mod arena;
+pub(crate) mod arena;
 pub mod boxes;
 mod contract;
 mod convert;
@@ -22,6 +22,7 @@ mod view;
 
 use crate::device::Device;
 use crate::error::Cause;
+use crate::team::Team;
 use arena::Arena;
 use ein_ir::op::Op;
 use ein_ir::region::Region;
@@ -30,18 +31,28 @@ use ein_task::units::Bytes;
 use kernels::Call;
 use piece::{Piece, PieceMut};
 
-/// A virtual device: memory that only its own thread touches.
+/// A virtual device by itself: an arena, and rows that its own thread executes one after the other.
+///
+/// Devices of an executor that are threads of one process have their arenas here, but their rows are done by all of
+/// its threads.
 #[derive(Default)]
 pub struct CpuDevice {
     arena: Arena,
     scratch: Scratch,
 }
 
-/// Memory that kernels need besides their values; kept, so that later runs allocate little.
+/// Memory that kernels need besides their values: one for each thread, kept, so that later runs allocate nothing.
 #[derive(Default)]
 pub(crate) struct Scratch {
     f32: Vec<Vec<f32>>,
     f64: Vec<Vec<f64>>,
+}
+
+impl CpuDevice {
+    /// The memory that slots lie in.
+    pub(crate) fn arena(&mut self) -> &mut Arena {
+        &mut self.arena
+    }
 }
 
 impl Device for CpuDevice {
@@ -64,41 +75,78 @@ impl Device for CpuDevice {
     }
 
     fn execute(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause> {
+        let prepared = Prepared::new(graph, task)?;
         let task = &graph.tasks[task.index()];
         let size = |value: &Value| value.bytes().0 as usize;
-        // What was received into the memory of a paste is there already.
-        let reads: Vec<&Task> =
-            task.reads.iter().map(|r| &graph.tasks[r.index()]).filter(|t| t.within.is_none()).collect();
-        let values: Vec<&Value> = reads.iter().map(|t| &t.value).collect();
-        let slots: Vec<(Slot, usize)> = reads.iter().map(|t| (t.slot, size(&t.value))).collect();
+        let slots: Vec<(Slot, usize)> = lent(graph, task).map(|t| (t.slot, size(&t.value))).collect();
         let (own, others) = self.arena.lend((task.slot, size(&task.value)), &slots)?;
+        prepared.run(graph, own, &others, &mut self.scratch, Team::alone())
+    }
+}
+
+/// A row that computes, made ready once so that it can be executed often: whatever follows from the row alone and not
+/// from its values belongs here.
+pub(crate) struct Prepared {
+    task: TaskId,
+}
+
+impl Prepared {
+    /// Makes a kernel, view, cut, fold or paste ready.
+    pub(crate) fn new(graph: &TaskGraph, id: TaskId) -> Result<Self, Cause> {
+        match &graph.task(id).verb {
+            Verb::View { op, .. } if !matches!(graph.ops[*op].op, Op::View(_)) => {
+                Err(Cause::malformed(format!("`{}` is not a view", graph.ops[*op].name)))
+            }
+            Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
+                Err(Cause::malformed("this row moves data and is the executor's"))
+            }
+            Verb::Kernel { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
+                Ok(Self { task: id })
+            }
+        }
+    }
+
+    /// Executes the row: from the values that are [`lent`] to it, to its own, with whoever is free to help.
+    pub(crate) fn run(
+        &self,
+        graph: &TaskGraph,
+        own: &mut [u8],
+        reads: &[&[u8]],
+        scratch: &mut Scratch,
+        _team: Team<'_>,
+    ) -> Result<(), Cause> {
+        let task = graph.task(self.task);
+        let values = lent(graph, task).map(|t| &t.value);
         let pieces: Vec<Piece<'_>> =
-            values.iter().zip(others).map(|(v, bytes)| Piece::new(&v.region, &v.form, bytes)).collect();
+            values.zip(reads).map(|(v, bytes)| Piece::new(&v.region, &v.form, bytes)).collect();
         let mut result = PieceMut::new(&task.value.region, &task.value.form, own);
         match &task.verb {
             Verb::Kernel { op, labels, finish, operands } => {
                 let operands: Vec<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
-                kernel(&graph.ops[*op], labels, *finish, &operands, &mut result, &mut self.scratch)
+                kernel(&graph.ops[*op], labels, *finish, &operands, &mut result, scratch)
             }
             Verb::View { op, inputs } => {
                 let row = &graph.ops[*op];
-                let Op::View(v) = &row.op else {
-                    return Err(Cause::malformed(format!("`{}` is not a view", row.name)));
-                };
+                let Op::View(v) = &row.op else { unreachable!("it was made ready") };
                 let shapes: Vec<&[usize]> = row.operands.iter().map(|t| t.shape.as_slice()).collect();
                 let pieces: Vec<(usize, Piece<'_>)> = inputs.iter().copied().zip(pieces).collect();
                 view::view(v, &shapes, &pieces, &mut result)
             }
             Verb::Cut | Verb::Paste => {
-                let there = task.reads.iter().map(|r| &graph.tasks[r.index()]).filter(|t| t.within.is_some());
+                let there = task.reads.iter().map(|r| graph.task(*r)).filter(|t| t.within.is_some());
                 paste(&pieces, there.map(|t| t.value.region.volume()).sum(), &mut result)
             }
             Verb::Fold { monoid, finish } => fold::fold(*monoid, *finish, &pieces, &mut result),
             Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
-                Err(Cause::malformed("this row moves data and is the executor's"))
+                unreachable!("it was made ready")
             }
         }
     }
+}
+
+/// The rows whose values a row is lent, in its order: what it reads, but for what was received into its own memory.
+pub(crate) fn lent<'a>(graph: &'a TaskGraph, task: &'a Task) -> impl Iterator<Item = &'a Task> {
+    task.reads.iter().map(|r| graph.task(*r)).filter(|t| t.within.is_none())
 }
 
 fn kernel(

@@ -1,7 +1,7 @@
-//! Copies from device to device, over the transport of threads.
+//! Copies from device to device: from one arena to another, by whichever thread comes to it.
 
 use super::fit::{Line, fit, median};
-use super::graphs::{Rows, timed};
+use super::graphs::{Rows, Spans, timed};
 use crate::error::RunError;
 use ein_ir::dtype::DType;
 use ein_ir::graph::TensorType;
@@ -12,9 +12,9 @@ const MESSAGES: usize = 8;
 
 /// What was measured of copies.
 pub(super) struct Copies {
-    /// Bytes against the seconds of both threads.
+    /// Bytes against seconds.
     pub(super) line: Line,
-    /// Seconds from the end of a sender's copy until a receiver that waits begins its own.
+    /// Seconds from the end of a copy until what waits for it begins.
     pub(super) latency: f64,
 }
 
@@ -32,15 +32,11 @@ pub(super) fn copies(runs: usize) -> Result<Copies, RunError> {
             received.push(rows.transfer(fed, (n + 1) % 2));
         }
         let mut executor = rows.executor()?;
-        let (mut sending, mut receiving) = (Vec::new(), Vec::new());
+        let mut copying = Vec::new();
         for events in timed(&mut executor, runs)? {
-            for receive in &received {
-                let (send, receive) = halves(&events, *receive);
-                sending.push(send.1 - send.0);
-                receiving.push(receive.1 - receive.0);
-            }
+            copying.extend(received.iter().map(|&row| at(&events, row)).map(|(start, end)| end - start));
         }
-        points.push(((kib * 1024) as f64, (median(&sending) + median(&receiving)).max(1e-9)));
+        points.push(((kib * 1024) as f64, median(&copying).max(1e-9)));
     }
     Ok(Copies { line: fit(&points), latency: latency(runs)? })
 }
@@ -48,24 +44,21 @@ pub(super) fn copies(runs: usize) -> Result<Copies, RunError> {
 fn latency(runs: usize) -> Result<f64, RunError> {
     let mut rows = Rows::new(2);
     let external = rows.parameter(&TensorType::new(DType::F32, vec![4096]));
-    let mut at = rows.feed(0, external);
+    let mut held = rows.feed(0, external);
     let mut received: Vec<TaskId> = Vec::new();
     for n in 0..2 * MESSAGES {
-        at = rows.transfer(at, (n + 1) % 2);
-        received.push(at);
+        held = rows.transfer(held, (n + 1) % 2);
+        received.push(held);
     }
     let mut executor = rows.executor()?;
     let mut waited = Vec::new();
     for events in timed(&mut executor, runs)? {
-        // The first finds the other thread starting.
-        waited.extend(received[1..].iter().map(|r| halves(&events, *r)).map(|(send, receive)| receive.0 - send.1));
+        waited.extend(received.windows(2).map(|pair| at(&events, pair[1]).0 - at(&events, pair[0]).1));
     }
     Ok(median(&waited).max(0.0))
 }
 
-/// Start and end of the send half and of the receive half of a move, by the latter's row.
-fn halves(events: &std::collections::BTreeMap<usize, (f64, f64)>, receive: TaskId) -> ((f64, f64), (f64, f64)) {
-    // The send half stands before it.
-    let at = |n: usize| *events.get(&n).expect("every row of a run has its event");
-    (at(receive.index() - 1), at(receive.index()))
+/// Start and end of a row.
+fn at(events: &Spans, row: TaskId) -> (f64, f64) {
+    *events.get(&row.index()).expect("every row of a run has its event")
 }

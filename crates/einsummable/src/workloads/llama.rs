@@ -48,25 +48,48 @@ fn tokens(arguments: &Arguments) -> Result<Tokens, WorkloadError> {
 
 /// The outputs of a model or of a layer.
 pub(super) fn llama(arguments: &Arguments, name: &str, dtype: DType) -> Result<Vec<(String, Tensor)>, WorkloadError> {
-    let tokens = tokens(arguments)?;
     if let Some(more) = arguments.list.get(1) {
         return Err(arguments.wrong(format!("`{more}` after `{}`", arguments.list[0])));
     }
     let (model, block) = name.strip_suffix("-block").map_or((name, false), |m| (m, true));
-    let config = DecoderConfig { dtype, ..llama_config(model).expect("every listed model has a configuration") };
-    let layer = || DecoderLayer::new(&Scope::root(dtype).child("model").child("layers").child(0), &config, 0);
+    let config = llama_config(model).expect("every listed model has a configuration");
+    outputs(arguments, &DecoderConfig { dtype, ..config }, block)
+}
+
+/// The form of a layer of any sizes.
+pub(super) const BLOCK: &str =
+    "block:BATCHxSEQ|packed=LEN+LEN+...|decode=BATCHxLENGTH,FEATURES,HEADS,KV,HIDDEN[,DTYPE]";
+
+/// The outputs of one decoder layer of given sizes.
+pub(super) fn block(arguments: &Arguments, dtype: DType) -> Result<Vec<(String, Tensor)>, WorkloadError> {
+    let &[_, features, heads, kv, hidden] = arguments.list.as_slice() else {
+        return Err(arguments.wrong(format!("{} arguments, not 5", arguments.list.len())));
+    };
+    let [features, heads, kv, hidden] = [features, heads, kv, hidden].map(|text| arguments.size(text));
+    let (features, heads, kv, hidden) = (features?, heads?, kv?, hidden?);
+    // Rotation pairs the features of a head.
+    if !features.is_multiple_of(2 * heads) {
+        return Err(arguments.wrong(format!("{features} features are not an even number for each of {heads} heads")));
+    }
+    let config = DecoderConfig { dtype, ..DecoderConfig::of_sizes(features, heads, kv, hidden, 1, 1) };
+    outputs(arguments, &config, true)
+}
+
+fn outputs(arguments: &Arguments, config: &DecoderConfig, block: bool) -> Result<Vec<(String, Tensor)>, WorkloadError> {
+    let (tokens, dtype) = (tokens(arguments)?, config.dtype);
+    let layer = || DecoderLayer::new(&Scope::root(dtype).child("model").child("layers").child(0), config, 0);
     let integers = |name, shape: &[usize]| Tensor::input(name, shape.to_vec(), DType::I64);
     let hidden = |batch, sequence| Tensor::input("x", [batch, sequence, config.hidden_size], dtype);
     let (batch, sequence, packed) = match tokens {
         Tokens::Decode(batch, length) => {
             let positions = Positions { start: length, ..Positions::default() };
-            let past = |layer| past(&config, batch, length, layer);
+            let past = |layer| past(config, batch, length, layer);
             if block {
                 let (out, own) = layer().step(&hidden(batch, 1), &past(0), positions);
                 return Ok(with_own(out, vec![own]));
             }
             let past: Vec<KeyValues> = (0..config.num_hidden_layers).map(past).collect();
-            let (out, own) = Decoder::new(&config).step(&integers("input_ids", &[batch, 1]), &past, positions);
+            let (out, own) = Decoder::new(config).step(&integers("input_ids", &[batch, 1]), &past, positions);
             return Ok(with_own(out, own));
         }
         Tokens::Whole(batch, sequence) => (batch, sequence, None),
@@ -85,7 +108,7 @@ pub(super) fn llama(arguments: &Arguments, name: &str, dtype: DType) -> Result<V
         layer().forward(&hidden(batch, sequence), None, positions)
     } else {
         let inputs = DecoderInputs { attention_mask: None, positions };
-        Decoder::new(&config).forward_with(&integers("input_ids", &[batch, sequence]), inputs)
+        Decoder::new(config).forward_with(&integers("input_ids", &[batch, sequence]), inputs)
     };
     Ok(vec![("out".into(), out)])
 }

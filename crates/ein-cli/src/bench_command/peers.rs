@@ -1,0 +1,193 @@
+//! Other programs that compute the same, each a Python process that stays warm while sides are timed in turns.
+
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The scripts, which travel with the program.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("values.py", include_str!("../../../../peers/values.py")),
+    ("torch_peer.py", include_str!("../../../../peers/torch_peer.py")),
+    ("jax_peer.py", include_str!("../../../../peers/jax_peer.py")),
+];
+
+/// A way of another program to run a computation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// What `--compare` calls the program.
+    pub program: &'static str,
+    /// How it runs.
+    pub mode: &'static str,
+}
+
+/// All there are.
+const KINDS: [Kind; 3] = [
+    Kind { program: "torch", mode: "eager" },
+    Kind { program: "torch", mode: "compile" },
+    Kind { program: "jax", mode: "jit" },
+];
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.program, self.mode)
+    }
+}
+
+/// What `--compare` names: programs, or one way of a program as in `torch:compile`.
+pub fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
+    let mut found = Vec::new();
+    for name in names {
+        let (program, mode) = name.split_once(':').map_or((name.as_str(), None), |(p, m)| (p, Some(m)));
+        let meant = KINDS.iter().filter(|k| k.program == program && mode.is_none_or(|m| m == k.mode));
+        let before = found.len();
+        found.extend(meant);
+        if found.len() == before {
+            let known = "torch, torch:eager, torch:compile and jax";
+            return Err(Failure::request(format!("--compare {name}: there is no such peer; there are {known}")));
+        }
+    }
+    Ok(found)
+}
+
+/// The scripts as files, gone when this is.
+pub struct Scripts(PathBuf);
+
+impl Scripts {
+    /// Writes them to a new folder.
+    pub fn write() -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("ein-peers-{}", std::process::id()));
+        let failed = |e: std::io::Error| Failure::run(format!("{} cannot be written: {e}", folder.display()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let scripts = Self(folder.clone());
+        for (name, text) in SCRIPTS {
+            std::fs::write(folder.join(name), text).map_err(failed)?;
+        }
+        Ok(scripts)
+    }
+}
+
+impl Drop for Scripts {
+    fn drop(&mut self) {
+        // A folder of temporary files may outlive the program where it cannot be removed.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A peer that has run once and waits.
+pub struct Peer {
+    /// Which.
+    pub kind: Kind,
+    /// Its version.
+    pub version: String,
+    /// Seconds of its first run, in which it may compile.
+    pub first_seconds: f64,
+    /// Two numbers for each of its results (see [`figures`]).
+    pub figures: Vec<[f64; 2]>,
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    /// Starts a peer and has it run once; `Err` says why it cannot.
+    pub fn start(
+        scripts: &Scripts,
+        python: &Path,
+        kind: Kind,
+        threads: usize,
+        request: &Value,
+    ) -> Result<Self, String> {
+        let mut child = Command::new(python)
+            .arg(scripts.0.join(format!("{}_peer.py", kind.program)))
+            .args(["--threads", &threads.to_string(), "--mode", kind.mode])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("`{}` does not start: {e}; name a Python with --python", python.display()))?;
+        let requests = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+        // What a peer prints besides is kept for when it fails, and must not fill its pipe.
+        let errors = child.stderr.take().expect("it is piped");
+        let errors = std::thread::spawn(move || BufReader::new(errors).lines().map_while(Result::ok).last());
+        let mut peer =
+            Self { kind, version: String::new(), first_seconds: 0.0, figures: vec![], child, requests, answers };
+        match peer.ask(&request.to_string()) {
+            Ok(answer) => {
+                answer["version"].as_str().unwrap_or("?").clone_into(&mut peer.version);
+                peer.first_seconds = answer["first_seconds"].as_f64().unwrap_or(f64::NAN);
+                let pair = |v: &Value| [v[0].as_f64().unwrap_or(f64::NAN), v[1].as_f64().unwrap_or(f64::NAN)];
+                peer.figures = answer["figures"].as_array().into_iter().flatten().map(pair).collect();
+                Ok(peer)
+            }
+            Err(Some(reason)) => Err(reason),
+            Err(None) => {
+                drop(peer);
+                let last = errors.join().ok().flatten().unwrap_or_else(|| "it says nothing".into());
+                let install = format!("`{} -m pip install {}` installs it", python.display(), kind.program);
+                Err(if last.contains("No module named") { format!("{last}; {install}") } else { last })
+            }
+        }
+    }
+
+    /// Seconds of so many runs.
+    pub fn run(&mut self, count: usize) -> Result<Vec<f64>, Failure> {
+        let answer = self.ask(&count.to_string()).map_err(|reason| {
+            let reason = reason.unwrap_or_else(|| "it ended".into());
+            Failure::run(format!("{}: {reason}", self.kind))
+        })?;
+        let seconds: Vec<f64> = answer["seconds"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        if seconds.len() == count {
+            return Ok(seconds);
+        }
+        Err(Failure::run(format!("{}: {} times of {count} runs came back", self.kind, seconds.len())))
+    }
+
+    /// One line there and one back; `Err(None)` where the process has ended.
+    fn ask(&mut self, line: &str) -> Result<Value, Option<String>> {
+        let requests = self.requests.as_mut().ok_or(None)?;
+        writeln!(requests, "{line}").and_then(|()| requests.flush()).map_err(|_| None)?;
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).map_err(|e| Some(e.to_string()))?;
+        let answer: Value = serde_json::from_str(&answer).map_err(|_| None)?;
+        match answer["error"].as_str() {
+            Some(reason) => Err(Some(reason.to_owned())),
+            None => Ok(answer),
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // The end of its input ends it. One that is stuck in a run is stopped.
+        self.requests = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is asked of a peer: a workload by its line, or a folder with texts.
+pub fn request(workload: Option<&str>, folder: &str, texts: &Value) -> Value {
+    if let Some(line) = workload {
+        return json!({ "workload": line });
+    }
+    let mut request = texts.clone();
+    request["folder"] = json!(std::fs::canonicalize(folder).unwrap_or_else(|_| folder.into()));
+    request
+}
+
+/// Two numbers that tell results apart: the sum of sizes, and a sum with signs that depend on the place.
+pub fn figures(values: &[f64]) -> [f64; 2] {
+    let weight = |n: usize| (n * 7919 % 101) as f64 / 50.0 - 1.0;
+    let sizes = values.iter().map(|v| v.abs()).sum();
+    [sizes, values.iter().enumerate().map(|(n, v)| v * weight(n)).sum()]
+}
+
+/// How far two results' figures are apart, in parts of the sum of sizes.
+pub fn apart(ours: [f64; 2], theirs: [f64; 2]) -> f64 {
+    let size = theirs[0].abs().max(f64::MIN_POSITIVE);
+    ((ours[0] - theirs[0]).abs() / size).max((ours[1] - theirs[1]).abs() / size)
+}
