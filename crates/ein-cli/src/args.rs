@@ -168,6 +168,13 @@ pub struct Asked {
     /// A limit below the machine's own memory, such as 40MiB
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory_per_device: Option<String>,
+    /// Let parameters stay in the memory of a host that the machine has, where the devices' own does not suffice; they are
+    /// then sent to where they are read in every run
+    #[arg(long)]
+    pub offload: bool,
+    /// End the search after so many seconds with the best plan so far
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    pub time_limit: Option<String>,
     /// The type in which partials of 16-bit tensors cross between devices
     #[arg(long, value_enum, default_value = "same")]
     pub partials: Partials,

@@ -10,6 +10,7 @@ use ein_task::machine::{DeviceId, Machine};
 use ein_task::units::Bytes;
 use einsummable::plan_store::PlanStore;
 use std::path::Path;
+use std::time::Duration;
 
 /// Plans that were made before, unless the caller wants none.
 pub fn cache(asked: &Asked) -> Cache {
@@ -84,8 +85,18 @@ pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
         inputs: placement("--inputs", &asked.inputs, machine)?,
         outputs: placement("--outputs", &asked.outputs, machine)?,
         strategy,
+        offload: asked.offload,
+        time_limit: asked.time_limit.as_deref().map(seconds).transpose()?,
         overlap: !asked.no_overlap,
         ..Options::default()
+    })
+}
+
+fn seconds(text: &str) -> Result<Duration, Failure> {
+    let number = text.parse::<f64>().ok().filter(|&s| s > 0.0);
+    let limit = number.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    limit.ok_or_else(|| {
+        Failure::request(format!("--time-limit {text}: a number of seconds such as 2 or 0.5 is expected"))
     })
 }
 

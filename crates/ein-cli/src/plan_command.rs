@@ -41,9 +41,11 @@ pub fn refused(error: PlanError) -> Failure {
     match error {
         PlanError::DoesNotFit { .. } => Failure::DoesNotFit(error.to_string()),
         PlanError::Exchange { .. } | PlanError::Choice(_) | PlanError::Lower(_) => Failure::run(error),
-        PlanError::NoDevice { .. } | PlanError::NoSuchDevice { .. } | PlanError::Strategy { .. } => {
-            Failure::request(error)
-        }
+        PlanError::NoDevice { .. }
+        | PlanError::NoSuchDevice { .. }
+        | PlanError::NoHost { .. }
+        | PlanError::TimeLimit { .. }
+        | PlanError::Strategy { .. } => Failure::request(error),
     }
 }
 

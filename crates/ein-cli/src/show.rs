@@ -37,7 +37,7 @@ pub fn cost(value: f64, unit: &str) -> String {
 /// The figures of a plan.
 pub fn report(r: &Report, origin: Origin) -> String {
     let mut text = String::new();
-    let peak = r.peak_memory_per_device.iter().max().copied().unwrap_or_default();
+    let peak = r.peak_memory_per_device[..r.devices].iter().max().copied().unwrap_or_default();
     let sent = r.bytes_per_device.sent.iter().max().copied().unwrap_or_default();
     let strategy = r.strategy.as_ref().map_or(String::new(), |s| format!(", fixed strategy {s}"));
     let _ = writeln!(text, "  machine      {} ({} devices), objective {}{strategy}", r.machine, r.devices, r.objective);
@@ -59,6 +59,14 @@ pub fn report(r: &Report, origin: Origin) -> String {
     }
     let _ = writeln!(text, "  moved        {} in all, at most {sent} sent by a device", r.bytes_total);
     let _ = writeln!(text, "  memory       at most {peak} a device; largest share of work {:.2} × mean", r.balance);
+    let hosts = Bytes(r.peak_memory_per_device[r.devices..].iter().map(|b| b.0).sum());
+    if hosts.0 > 0 {
+        let _ =
+            writeln!(text, "  host         keeps {hosts} of what is resident, sent to where it is read in every run");
+    }
+    if r.effort.stopped {
+        let _ = writeln!(text, "  search       ended by the time limit: more time may find better");
+    }
     let known = match origin {
         Origin::Planned => "",
         Origin::Process | Origin::Store => "; known from then: --no-cache plans afresh",

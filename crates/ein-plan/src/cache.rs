@@ -61,8 +61,10 @@ impl Cache {
         Self { known: Mutex::default(), store: Some(Box::new(store)) }
     }
 
-    /// The plan of a graph, and where it comes from. Refusals are not kept.
-    pub fn plan(&self, graph: &Graph, machine: &Machine, options: &Options) -> Result<(Arc<Plan>, Origin), PlanError> {
+    /// The plan of a graph, and where it comes from. Refusals are not kept, nor what a time limit ended too early; a plan
+    /// that is kept answers whatever the limit.
+    pub fn plan(&self, graph: &Graph, machine: &Machine, asked: &Options) -> Result<(Arc<Plan>, Origin), PlanError> {
+        let options = &Options { time_limit: None, ..asked.clone() };
         let hash = structure(graph);
         if let Some(plan) = self.known(hash, machine, options) {
             return Ok((plan, Origin::Process));
@@ -72,8 +74,11 @@ impl Cache {
         let kept = key.as_ref().zip(simple.as_ref()).and_then(|(key, simple)| self.load(key, simple, machine, options));
         let (plan, from) = match kept {
             Some(plan) => (Arc::new(plan), Origin::Store),
-            None => (Arc::new(plan(graph, machine, options)?), Origin::Planned),
+            None => (Arc::new(plan(graph, machine, asked)?), Origin::Planned),
         };
+        if plan.report.effort.stopped {
+            return Ok((plan, from));
+        }
         if let (Some(store), Some(key), Origin::Planned) = (&self.store, &key, from) {
             let seconds = saved::json(&plan.report.planning_seconds);
             store.keep(key, &format!("{}seconds {seconds}\n{}", head(options), saved::print(&plan)));

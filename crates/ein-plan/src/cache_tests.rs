@@ -1,9 +1,11 @@
 use super::*;
+use crate::deadline::tests::pass_after;
 use crate::options::{ExchangeStyle, Objective, Placement, Strategy};
 use crate::saved::{SavedError, print, read};
 use ein_task::machine::DeviceId;
 use ein_task::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A store in memory that counts what it gave and took.
 #[derive(Clone, Default)]
@@ -193,4 +195,33 @@ fn only_plans_are_read() {
         assert_eq!(read(text), Err(SavedError::NotAPlan), "{text}");
     }
     assert_eq!(read(&format!("{}\nplanner {PLANNER}\n", crate::saved::FIRST_LINE)), Err(SavedError::Damaged));
+}
+
+/// What a time limit ended is not kept; what is kept answers whatever the limit.
+#[test]
+fn ended_searches_are_not_kept() {
+    let texts = Texts::default();
+    let (graph, machine) = (graph("0.0"), machine("8xa100"));
+    let ample = Options { time_limit: Some(Duration::from_secs(3600)), ..Options::default() };
+    let cache = Cache::with_store(texts.clone());
+    let mut ended = 0;
+    for looks in 0..200 {
+        pass_after(Some(looks));
+        let found = cache.plan(&graph, &machine, &ample);
+        pass_after(None);
+        match found {
+            Ok((plan, origin)) if plan.report.effort.stopped => assert_eq!(origin, Origin::Planned),
+            Ok(_) => break,
+            Err(_) => {}
+        }
+        ended += 1;
+        assert!(texts.0.lock().unwrap().is_empty());
+    }
+    assert!(ended > 0);
+    texts.only();
+    for time_limit in [None, Some(Duration::from_nanos(1)), ample.time_limit] {
+        let options = Options { time_limit, ..Options::default() };
+        assert_eq!(cache.plan(&graph, &machine, &options).unwrap().1, Origin::Process);
+        assert_eq!(Cache::with_store(texts.clone()).plan(&graph, &machine, &options).unwrap().1, Origin::Store);
+    }
 }

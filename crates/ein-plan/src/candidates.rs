@@ -50,6 +50,11 @@ impl Richness {
         };
         Self { most, recursive: 16, tiny: true, causal: 0 }
     }
+
+    /// What some tenths of a second afford, for a first plan where time is limited.
+    pub fn little() -> Self {
+        Self { most: 24, recursive: 2, tiny: false, causal: 0 }
+    }
 }
 
 /// Of more devices than these a few grids are all that a search of seconds affords.

@@ -4,6 +4,7 @@
 //! the next. Where a clique would outgrow the budget, its tables are minimised apart (mini-buckets), which
 //! keeps the result a lower bound and makes the assignment only a good one.
 
+use crate::deadline::Deadline;
 use least::{Walked, least_sums};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -53,7 +54,7 @@ pub(crate) struct Solution {
     pub largest: usize,
 }
 
-/// See [`Model::solve`].
+/// See [`Model::solve_until`].
 const LARGE: usize = 20;
 
 impl Model {
@@ -133,9 +134,15 @@ impl Model {
         sums
     }
 
-    /// Minimises, with no table of more than `budget` entries but for a few larger ones: as much as [`LARGE`] budgets
-    /// of them in all, where one clique is all that an exact answer lacks.
+    /// [`Model::solve_until`] the end.
+    #[cfg(test)]
     pub fn solve(&mut self, budget: usize) -> Solution {
+        self.solve_until(budget, Deadline::default()).expect("there is no deadline")
+    }
+
+    /// Minimises, with no table of more than `budget` entries but for a few larger ones: as much as [`LARGE`] budgets
+    /// of them in all, where one clique is all that an exact answer lacks. Nothing if the deadline comes first.
+    pub fn solve_until(&mut self, budget: usize, deadline: Deadline) -> Option<Solution> {
         self.solved += 1;
         let count = self.sizes.len();
         let mut live: Vec<Option<Factor>> = self.factors.iter().cloned().map(Some).collect();
@@ -159,6 +166,9 @@ impl Model {
         let mut largest = 0;
         let mut spare = budget.saturating_mul(LARGE);
         while let Some((_, v)) = queue.pop_first() {
+            if deadline.is_over() {
+                return None;
+            }
             let listed = std::mem::take(&mut at[v]);
             let bucket: Vec<Factor> = listed.iter().map(|&n| live[n].take().expect("listed while live")).collect();
             let touched: BTreeSet<usize> =
@@ -201,7 +211,7 @@ impl Model {
         // What neither this solve nor the last one used is of prices that are gone.
         let solved = self.solved;
         self.memo.retain(|_, (_, used)| *used + 1 >= solved);
-        Solution { cost: self.cost(&values), values, bound: constant, largest }
+        Some(Solution { cost: self.cost(&values), values, bound: constant, largest })
     }
 
     /// Improves `values` one variable at a time until none improves.

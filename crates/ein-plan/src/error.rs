@@ -31,6 +31,21 @@ pub enum PlanError {
         /// How many there are.
         count: usize,
     },
+    /// Nothing was found in time.
+    #[error("no plan was found within the time limit of {} s: allow more", limit.as_secs_f64())]
+    TimeLimit {
+        /// The limit.
+        limit: std::time::Duration,
+    },
+    /// There is no host whose memory could be used.
+    #[error(
+        "machine `{machine}` has no host memory to keep parameters in: give its file a device of kind `host` with links to \
+         the others, or plan without offloading"
+    )]
+    NoHost {
+        /// The machine.
+        machine: String,
+    },
     /// No plan fits the memory.
     #[error("no plan fits in {limit} a device: the best found needs {needed} on {device}; there the largest tensors \
              are {list}; {needed} ({} B) on every device would do", needed.0, list = list(.largest))]

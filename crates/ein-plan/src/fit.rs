@@ -7,6 +7,7 @@
 use crate::answers::Answers;
 use crate::candidates::Richness;
 use crate::choice::Choice;
+use crate::deadline::Deadline;
 use crate::error::{Live, PlanError};
 use crate::lower::lower_with;
 use crate::options::{ExchangeStyle, Objective, Options};
@@ -15,7 +16,7 @@ use crate::report::Effort;
 use crate::search::{Found, HARDLY, SOMEWHAT, Search};
 use ein_ir::graph::Graph;
 use ein_task::machine::Machine;
-use ein_task::memory::{NotEnough, check_capacity, plan_memory};
+use ein_task::memory::{NotEnough, check_capacity, fullest, plan_memory};
 use ein_task::task::TaskGraph;
 
 /// A choice that fits, with its task graph, price and bound.
@@ -77,22 +78,56 @@ pub(crate) fn does_not_fit(lack: &NotEnough) -> PlanError {
 }
 
 /// The objective's value.
-pub(crate) fn cost(price: &Price, tasks: &TaskGraph, objective: Objective) -> f64 {
+pub(crate) fn cost(price: &Price, tasks: &TaskGraph, machine: &Machine, objective: Objective) -> f64 {
     match objective {
         Objective::Time => price.seconds.0,
         Objective::Bytes => price.bytes_total.0 as f64,
-        Objective::Memory => largest(tasks),
+        Objective::Memory => fullest(tasks, machine).0 as f64,
     }
 }
 
-fn largest(tasks: &TaskGraph) -> f64 {
-    tasks.arenas.iter().map(|b| b.0 as f64).fold(0.0, f64::max)
+/// Searches for the cheapest choice that fits. With a time limit, among few candidates first, so that there soon is a plan,
+/// and then among all, as far as time allows.
+pub(crate) fn searched(
+    graph: &Graph,
+    machine: &Machine,
+    options: &Options,
+    deadline: Deadline,
+) -> Result<Decided, PlanError> {
+    let all = || searched_among(graph, machine, options, Richness::of(machine), deadline);
+    if options.time_limit.is_none() {
+        return all();
+    }
+    let first = searched_among(graph, machine, options, Richness::little(), deadline);
+    let mut decided = match (first, all()) {
+        // What fits among all may not have been among the few.
+        (Err(PlanError::DoesNotFit { .. } | PlanError::TimeLimit { .. }), all) => return all,
+        (Err(error), _) => return Err(error),
+        // The bound of the few bounds nothing else.
+        (Ok(first), Err(PlanError::TimeLimit { .. } | PlanError::DoesNotFit { .. })) => Decided { bound: 0.0, ..first },
+        (Ok(_), Err(error)) => return Err(error),
+        (Ok(first), Ok(all)) => {
+            let value = |d: &Decided| cost(&d.price, &d.tasks, machine, options.objective);
+            if value(&all) <= value(&first) {
+                return Ok(all);
+            }
+            let effort = Effort { rounds: first.effort.rounds + all.effort.rounds, ..all.effort };
+            return Ok(Decided { bound: all.bound, effort, ..first });
+        }
+    };
+    decided.effort.stopped = true;
+    Ok(decided)
 }
 
-/// Searches for the cheapest choice that fits.
-pub(crate) fn searched(graph: &Graph, machine: &Machine, options: &Options) -> Result<Decided, PlanError> {
+fn searched_among(
+    graph: &Graph,
+    machine: &Machine,
+    options: &Options,
+    richness: Richness,
+    deadline: Deadline,
+) -> Result<Decided, PlanError> {
     let mut known = Answers::of(options);
-    let search = Search::new(graph, machine, options, &mut known, Richness::of(machine));
+    let search = Search::new(graph, machine, options, &mut known, richness, deadline)?;
     // Asked only where the quickest programs do not fit.
     let lean = styles(options).pop().filter(|o| o.exchange != options.exchange);
     let mut fitting = Fitting {
@@ -108,10 +143,14 @@ pub(crate) fn searched(graph: &Graph, machine: &Machine, options: &Options) -> R
     };
     let free = fitting.attempt(0.0, true)?;
     let (fits, peak) = fitting.lowered(&free.found.choice, free.cost)?;
-    match options.objective {
-        Objective::Memory => fitting.least_memory(&free, peak)?,
-        Objective::Time | Objective::Bytes if !fits => fitting.walk(free, peak)?,
-        Objective::Time | Objective::Bytes => {}
+    let further = match options.objective {
+        Objective::Memory => fitting.least_memory(&free, peak),
+        Objective::Time | Objective::Bytes if !fits => fitting.walk(free, peak),
+        Objective::Time | Objective::Bytes => Ok(()),
+    };
+    match further {
+        Err(PlanError::TimeLimit { .. }) if fitting.best.is_some() => fitting.effort.stopped = true,
+        other => other?,
     }
     let Fitting { best, lack, bound, effort, .. } = fitting;
     match (best, lack) {
@@ -179,7 +218,8 @@ impl Fitting<'_> {
         self.search.uneven = if bounded { HARDLY } else { SOMEWHAT };
         let found = self.search.solve(bounded)?;
         let rounds = self.effort.rounds + found.effort.rounds;
-        self.effort = Effort { rounds, ..found.effort.clone() };
+        let stopped = self.effort.stopped | found.effort.stopped;
+        self.effort = Effort { rounds, stopped, ..found.effort.clone() };
         if bounded {
             self.bound = self.bound.max(self.search.bound_without_memory(&found));
         }
@@ -191,7 +231,7 @@ impl Fitting<'_> {
     fn lowered(&mut self, choice: &Choice, cost: f64) -> Result<(bool, f64), PlanError> {
         let Self { graph, machine, options, .. } = *self;
         let tasks = tasks(graph, choice, machine, options, self.search.answers())?;
-        let peak = largest(&tasks);
+        let peak = fullest(&tasks, machine).0 as f64;
         match check_capacity(&tasks, machine, options.memory) {
             Ok(()) => {
                 let cost = if options.objective == Objective::Memory { peak } else { cost };
@@ -212,7 +252,7 @@ impl Fitting<'_> {
         match check_capacity(&tasks, self.machine, options.memory) {
             Ok(()) => {
                 let price = price_with(self.graph, choice, self.machine, options, known)?;
-                let (cost, options) = (cost(&price, &tasks, options.objective), options.clone());
+                let (cost, options) = (cost(&price, &tasks, self.machine, options.objective), options.clone());
                 self.keep(cost, choice, tasks, options);
             }
             Err(lacking) => keep_less(&mut self.lack, lacking),

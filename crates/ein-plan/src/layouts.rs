@@ -190,6 +190,8 @@ pub(crate) struct Wanted<'a> {
     pub stacked: bool,
     /// The devices that compute.
     pub workers: &'a [DeviceId],
+    /// Devices that only store, where it may lie whole.
+    pub hosts: &'a [DeviceId],
     /// Distinct relations that its producer may leave; empty for an input.
     pub produced: Vec<&'a Relation>,
     /// Distinct lists of needs of its readers.
@@ -227,7 +229,7 @@ pub(crate) fn homes(wanted: &Wanted) -> Vec<Offer> {
     let mut add = |held: Vec<Held>| offer(held, None);
     let replicated = vec![Held { region: whole.clone(), devices: everyone }];
     add(replicated.clone());
-    for &d in wanted.workers {
+    for &d in wanted.workers.iter().chain(wanted.hosts) {
         add(vec![Held { region: whole.clone(), devices: DeviceSet::one(d) }]);
     }
     if wanted.direct {
@@ -330,6 +332,7 @@ mod tests {
             ty: &ty,
             stacked,
             workers: &workers,
+            hosts: &[],
             produced: Vec::new(),
             needs: vec![&needs],
             once: true,

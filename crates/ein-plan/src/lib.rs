@@ -12,6 +12,7 @@ pub mod candidates;
 pub mod choice;
 pub mod consumers;
 mod costs;
+mod deadline;
 pub mod diff;
 mod elimination;
 pub mod error;

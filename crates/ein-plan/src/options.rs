@@ -3,6 +3,7 @@
 use ein_task::machine::DeviceId;
 use ein_task::units::Bytes;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// What the search minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -151,6 +152,12 @@ pub struct Options {
     pub strategy: Option<Strategy>,
     /// How exchanges are answered.
     pub exchange: ExchangeStyle,
+    /// Whether parameters and state may stay in a host's memory and be sent in every run to where they are read, where the
+    /// memory of the devices that compute does not suffice otherwise or that is cheaper than what else fits.
+    pub offload: bool,
+    /// How long the search may go on: it then ends with the best plan so far. The one way in which a clock decides
+    /// anything; without a limit the same question always has the same answer.
+    pub time_limit: Option<Duration>,
     /// With `Objective::Time`: whether blocks are cut once more on their devices, and memory is spread, where the
     /// simulator says that exchanges then hide behind what is computed. Never where devices are threads.
     pub overlap: bool,
@@ -167,6 +174,8 @@ impl Default for Options {
             outputs: Placement::Anywhere,
             strategy: None,
             exchange: ExchangeStyle::Synthesized,
+            offload: false,
+            time_limit: None,
             overlap: true,
         }
     }

@@ -3,18 +3,20 @@
 use crate::answers::Answers;
 use crate::bounds;
 use crate::choice::Choice;
+use crate::deadline::Deadline;
 use crate::error::PlanError;
 use crate::fit::{Decided, cost, does_not_fit, keep_less, searched, styles, tasks};
 use crate::options::{ExchangeStyle, Objective, Options, Placement, Strategy};
 use crate::overlap::{Overlap, overlap};
 use crate::price::price_with;
 use crate::report::{Assumptions, Effort, PerDevice, Report, StrategyReport};
+use crate::search::hosts;
 use crate::strategies::fixed;
 use ein_ir::graph::Graph;
 use ein_ir::op::Op;
 use ein_ir::simplify::simplify;
 use ein_task::machine::Machine;
-use ein_task::memory::check_capacity;
+use ein_task::memory::{check_capacity, fullest};
 use ein_task::task::TaskGraph;
 use ein_task::units::{Bytes, Seconds};
 use std::time::Instant;
@@ -39,17 +41,21 @@ pub struct Plan {
 /// Plans a graph.
 pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan, PlanError> {
     let start = Instant::now();
+    let deadline = Deadline::after(options.time_limit);
     admit(machine, options)?;
     let graph = simplify(graph);
     let mut decided = match options.strategy {
         Some(strategy) => forced(&graph, machine, options, strategy)?,
-        None => searched(&graph, machine, options)?,
+        None => searched(&graph, machine, options, deadline)?,
     };
     let Decided { options: asked, choice, tasks, known, effort, .. } = &mut decided;
-    let overlap = overlapped(&graph, machine, asked, choice, tasks, effort.patterns, known)?;
+    // Cuts that nobody has time to try are none to try.
+    let asked_now = Options { overlap: asked.overlap && !deadline.is_over(), ..asked.clone() };
+    let overlap = overlapped(&graph, machine, &asked_now, choice, tasks, effort.patterns, known)?;
     let mut report = report(&graph, machine, options, &decided, overlap);
     report.planning_seconds = Seconds(start.elapsed().as_secs_f64());
     let Decided { options, choice, tasks, .. } = decided;
+    let options = Options { time_limit: None, ..options };
     Ok(Plan { graph, machine: machine.clone(), options, choice, tasks, report })
 }
 
@@ -86,7 +92,7 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
         Err(PlanError::Strategy(refusal)) => report.refused = Some(refusal.reason),
         Err(other) => report.refused = Some(other.to_string()),
         Ok((price, tasks, overlap)) => {
-            report.cost = Some(cost(&price, &tasks, options.objective));
+            report.cost = Some(cost(&price, &tasks, machine, options.objective));
             report.seconds = Some(price.seconds);
             report.simulated_seconds = Some(overlap.simulated_seconds);
             report.bytes_total = Some(price.bytes_total);
@@ -104,6 +110,9 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
 fn admit(machine: &Machine, options: &Options) -> Result<(), PlanError> {
     if machine.workers().is_empty() {
         return Err(PlanError::NoDevice { machine: machine.name.clone() });
+    }
+    if options.offload && hosts(machine).is_empty() {
+        return Err(PlanError::NoHost { machine: machine.name.clone() });
     }
     for placement in [options.inputs, options.outputs] {
         if let Placement::Device(device) = placement
@@ -151,7 +160,7 @@ fn overlapped(
 
 fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided, overlap: Overlap) -> Report {
     let Decided { tasks, price, bound, .. } = decided;
-    let cost = cost(price, tasks, options.objective);
+    let cost = cost(price, tasks, machine, options.objective);
     let absolute = bounds::absolute(graph, machine, options);
     let bound = bound.max(absolute).min(cost);
     let computes = |op: &Op| matches!(op, Op::Einsum(_) | Op::Kernel(_));
@@ -213,13 +222,18 @@ fn assumptions(options: &Options) -> Assumptions {
         } else {
             "partials of 16-bit tensors cross in 16 bits and are folded in f32".into()
         },
-        parameters: "resident: they cost memory, not traffic".into(),
+        parameters: if options.offload {
+            "resident: they cost memory, not traffic, unless they stay at a host, from where they are sent in every run"
+                .into()
+        } else {
+            "resident: they cost memory, not traffic".into()
+        },
     }
 }
 
 impl Plan {
-    /// The memory of the fullest device.
+    /// The memory of the fullest device that computes.
     pub fn peak_memory(&self) -> Bytes {
-        self.tasks.arenas.iter().copied().max().unwrap_or_default()
+        fullest(&self.tasks, &self.machine)
     }
 }

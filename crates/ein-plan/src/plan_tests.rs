@@ -2,6 +2,7 @@
 
 use crate::candidates::even;
 use crate::choice::Home;
+use crate::deadline::tests::pass_after;
 use crate::error::PlanError;
 use crate::options::{Objective, Options, Strategy};
 use crate::plan::{Plan, compare, plan};
@@ -15,7 +16,10 @@ use ein_ir::kernel::{Attention, Kernel};
 use ein_ir::monoid::Monoid;
 use ein_ir::op::InputKind;
 use ein_task::machine::Machine;
+use ein_task::memory::check_capacity;
 use ein_task::units::Bytes;
+use ein_task::verify::verify;
+use std::time::Duration;
 
 fn machine(name: &str, devices: usize) -> Machine {
     Machine::by_name(name).unwrap().first(devices).unwrap()
@@ -244,6 +248,50 @@ fn a_machine_without_workers_is_refused() {
     let mut machine = machine("8xcpu", 1);
     machine.devices[0].kind = ein_task::machine::DeviceKind::Host;
     assert!(matches!(plan(&gemm(4), &machine, &Options::default()), Err(PlanError::NoDevice { .. })));
+}
+
+/// A search that is ended somewhere has a plan that fits, or says that it had too little time; one that is not ended has the
+/// plan that it has without a limit.
+#[test]
+fn a_search_ends_in_time() {
+    let sizes = Sizes { batch: 2, tokens: 16, heads: 4, kv: 2, dim: 8, inner: 48, labels: true };
+    let (graph, machine) = (model(sizes), machine("8xa100", 4));
+    let whole = plan(&graph, &machine, &Options::default()).unwrap();
+    let tight = Some(Bytes(whole.peak_memory().0 * 3 / 4));
+    for memory in [None, tight] {
+        let unlimited = Options { memory, ..Options::default() };
+        let ample = Options { time_limit: Some(Duration::from_secs(3600)), ..unlimited.clone() };
+        let expected = plan(&graph, &machine, &unlimited).unwrap();
+        assert!(!expected.report.effort.stopped);
+        assert_eq!(plan(&graph, &machine, &ample).unwrap().choice, expected.choice);
+        let (mut early, mut stopped, mut looks) = (0, 0, 0);
+        loop {
+            pass_after(Some(looks));
+            let found = plan(&graph, &machine, &ample);
+            pass_after(None);
+            match found {
+                Err(PlanError::TimeLimit { .. }) => early += 1,
+                Err(other) => panic!("{looks}: {other}"),
+                Ok(found) => {
+                    verify(&found.tasks).unwrap_or_else(|e| panic!("{looks}: {e}"));
+                    check_capacity(&found.tasks, &machine, memory).unwrap_or_else(|e| panic!("{looks}: {e}"));
+                    let r = &found.report;
+                    assert!(r.lower_bound <= r.cost && r.lower_bound <= expected.report.cost, "{looks}: {r:?}");
+                    assert_eq!(found.options, Options { exchange: found.options.exchange, ..unlimited.clone() });
+                    if !r.effort.stopped {
+                        assert_eq!(found.choice, expected.choice);
+                        break;
+                    }
+                    stopped += 1;
+                }
+            }
+            looks += 1 + looks / 8;
+        }
+        assert!(early > 3 && stopped > 3, "{early} without a plan, {stopped} ended");
+    }
+    let no_time = Options { time_limit: Some(Duration::from_nanos(1)), ..Options::default() };
+    let error = plan(&graph, &machine, &no_time).expect_err("too little time").to_string();
+    assert!(error.contains("time limit of 0.000000001 s"), "{error}");
 }
 
 /// Memory for more than the least and less than the quickest: some layers are decided as in the one, the rest as in the

@@ -42,6 +42,8 @@ pub struct Effort {
     pub largest_table: usize,
     /// Times that the tables were solved.
     pub rounds: usize,
+    /// Whether the time limit ended it, so that more time may find better.
+    pub stopped: bool,
 }
 
 /// A plan in figures, by the counting page. The field names are the keys of its JSON form.

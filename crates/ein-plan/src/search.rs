@@ -9,6 +9,7 @@ use crate::answers::Answers;
 use crate::candidates::Richness;
 use crate::choice::{Choice, Decomposition, Home};
 use crate::costs::Costs;
+use crate::deadline::Deadline;
 use crate::elimination::{Model, Solution, Table};
 use crate::error::PlanError;
 use crate::layouts::{Layouts, NeedsId, RelationId, refined, union};
@@ -132,7 +133,10 @@ pub(crate) struct Search<'a> {
     graph: &'a Graph,
     machine: &'a Machine,
     options: &'a Options,
+    deadline: Deadline,
     workers: Vec<DeviceId>,
+    /// Hosts where what is resident may stay.
+    hosts: Vec<DeviceId>,
     layouts: Layouts,
     costs: Costs<'a>,
     ops: Vec<OpClass>,
@@ -179,7 +183,8 @@ impl<'a> Search<'a> {
         options: &'a Options,
         known: &'a mut Answers,
         richness: Richness,
-    ) -> Self {
+        deadline: Deadline,
+    ) -> Result<Self, PlanError> {
         let workers: Vec<DeviceId> = machine.workers().iter().collect();
         let most = workers.iter().map(|d| machine.devices[d.index()].memory.0).max().unwrap_or(0);
         let limit = options.memory.map_or(most, |m| m.0.min(most));
@@ -187,7 +192,9 @@ impl<'a> Search<'a> {
             graph,
             machine,
             options,
+            deadline,
             workers,
+            hosts: if options.offload { hosts(machine) } else { Vec::new() },
             layouts: Layouts::default(),
             costs: Costs::new(machine, known),
             ops: Vec::new(),
@@ -204,9 +211,18 @@ impl<'a> Search<'a> {
             uneven: HARDLY,
             limit: limit as f64,
         };
-        search.classify_rows(richness);
-        search.classify_tensors();
-        search
+        search.classify_rows(richness)?;
+        search.classify_tensors()?;
+        Ok(search)
+    }
+
+    /// An error once the deadline has passed.
+    fn go_on(&self) -> Result<(), PlanError> {
+        if self.deadline.is_over() { Err(self.out_of_time()) } else { Ok(()) }
+    }
+
+    fn out_of_time(&self) -> PlanError {
+        PlanError::TimeLimit { limit: self.options.time_limit.unwrap_or_default() }
     }
 
     /// What answers its exchange questions.
@@ -225,13 +241,23 @@ impl<'a> Search<'a> {
         if !bounded || !self.has_crowds() {
             return Ok(found);
         }
+        if found.effort.stopped {
+            found.bound = 0.0;
+            return Ok(found);
+        }
         // Where prices would not settle, the relaxed model is solved once, for its bound.
         let settled = found.effort.rounds < ROUNDS;
         let exactly = found.bound;
         let mut proved = f64::NEG_INFINITY;
         let mut idle = 0;
         for _ in 0..SHARINGS {
-            let (relaxed, rounds) = self.solve_relaxed(&found, settled)?;
+            let (relaxed, rounds) = match self.solve_relaxed(&found, settled) {
+                Err(PlanError::TimeLimit { .. }) => {
+                    found.effort.stopped = true;
+                    break;
+                }
+                other => other?,
+            };
             found.effort.rounds += rounds;
             idle = if relaxed.bound > proved { 0 } else { idle + 1 };
             proved = proved.max(relaxed.bound);
@@ -241,17 +267,25 @@ impl<'a> Search<'a> {
             let added = self.add_shared(&relaxed);
             if added {
                 let rounds = found.effort.rounds;
-                let better = self.solve_exactly()?;
+                let better = match self.solve_exactly() {
+                    Err(PlanError::TimeLimit { .. }) => {
+                        found.effort.stopped = true;
+                        break;
+                    }
+                    other => other?,
+                };
+                let stopped = better.effort.stopped;
                 if better.cost < found.cost {
                     found = better;
                 }
                 found.effort.rounds += rounds;
+                found.effort.stopped |= stopped;
             }
             if !self.choose_principals(&relaxed.values) && !added {
                 break;
             }
         }
-        found.bound = exactly.min(proved);
+        found.bound = exactly.min(proved.max(0.0));
         Ok(found)
     }
 
@@ -262,7 +296,7 @@ impl<'a> Search<'a> {
         let mut rounds = 0;
         loop {
             self.build(true);
-            let relaxed = self.model.solve(BUDGET);
+            let relaxed = self.model.solve_until(BUDGET, self.deadline).ok_or_else(|| self.out_of_time())?;
             rounds += 1;
             let enough = !settled || rounds == ROUNDS || relaxed.bound >= found.cost * (1.0 - 1e-9);
             if enough || !self.settle(&relaxed)? {
@@ -275,16 +309,20 @@ impl<'a> Search<'a> {
     fn solve_exactly(&mut self) -> Result<Found, PlanError> {
         let mut rounds = 0;
         let mut best: Option<Solution> = None;
+        let mut proved = 0.0;
         self.build(false);
         loop {
             rounds += 1;
-            let mut solution = self.model.solve(BUDGET);
+            let Some(mut solution) = self.model.solve_until(BUDGET, self.deadline) else {
+                let best = best.ok_or_else(|| self.out_of_time())?;
+                return Ok(self.found(best, proved, rounds, true));
+            };
             if solution.cost > solution.bound * (1.0 + 1e-9) {
                 self.model.polish(&mut solution.values);
                 solution.cost = self.model.cost(&solution.values);
             }
             let changed = self.settle(&solution)?;
-            let (bound, largest) = (solution.bound, solution.largest);
+            proved = solution.bound;
             if changed {
                 // What the assignment costs now that all its prices are exact.
                 self.build(false);
@@ -293,23 +331,29 @@ impl<'a> Search<'a> {
             if best.as_ref().is_none_or(|b| solution.cost < b.cost) {
                 best = Some(solution);
             }
-            if let Some(best) = best.take_if(|_| !changed || rounds == ROUNDS) {
-                return Ok(Found {
-                    memory: self.memory(&best),
-                    choice: self.choice(&best),
-                    cost: best.cost,
-                    bound: bound.min(best.cost),
-                    values: best.values,
-                    effort: Effort {
-                        rounds,
-                        largest_table: largest,
-                        patterns: self.costs.patterns(),
-                        row_classes: self.ops.len(),
-                        tensor_classes: self.sources.len(),
-                        candidates: self.ops.iter().map(|c| c.seconds.len()).sum(),
-                    },
-                });
+            let over = changed && self.deadline.is_over();
+            if let Some(best) = best.take_if(|_| !changed || over || rounds == ROUNDS) {
+                return Ok(self.found(best, proved, rounds, over));
             }
+        }
+    }
+
+    fn found(&self, best: Solution, proved: f64, rounds: usize, stopped: bool) -> Found {
+        Found {
+            memory: self.memory(&best),
+            choice: self.choice(&best),
+            cost: best.cost,
+            bound: proved.min(best.cost),
+            values: best.values,
+            effort: Effort {
+                rounds,
+                largest_table: best.largest,
+                patterns: self.costs.patterns(),
+                row_classes: self.ops.len(),
+                tensor_classes: self.sources.len(),
+                candidates: self.ops.iter().map(|c| c.seconds.len()).sum(),
+                stopped,
+            },
         }
     }
 
@@ -357,7 +401,8 @@ impl<'a> Search<'a> {
         let read = |class: &usize, readers: &[TensorId]| self.sources[*class].resident && !readers.is_empty();
         let held = self.tensors.iter().filter(|(_, (class, readers))| read(class, readers));
         let bytes: f64 = held.map(|(id, _)| self.graph.ty(*id).bytes() as f64).sum();
-        bytes <= self.available()
+        let hosts: f64 = self.hosts.iter().map(|d| self.machine.devices[d.index()].memory.0 as f64).sum();
+        bytes <= self.available() + hosts
     }
 
     /// Bytes of all devices that compute.
@@ -473,6 +518,12 @@ impl<'a> Search<'a> {
         }
         choice
     }
+}
+
+/// The devices that only store and relay.
+pub(crate) fn hosts(machine: &Machine) -> Vec<DeviceId> {
+    let workers = machine.workers();
+    machine.ids().filter(|&d| !workers.contains(d)).collect()
 }
 
 /// Whether every need lies inside a box of a list at its own device.

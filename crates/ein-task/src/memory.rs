@@ -4,7 +4,7 @@
 //! for the readers of the old value, so every order that the graph allows is right.
 
 use crate::ancestors::Ancestors;
-use crate::machine::{DeviceId, Machine};
+use crate::machine::{DeviceId, DeviceKind, Machine};
 use crate::task::{Slot, TaskGraph, TaskId};
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,14 +144,22 @@ pub fn check_capacity(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>
         needed: graph.arenas[d],
         available: available(d),
         largest,
-        smallest: graph.arenas.iter().copied().max().unwrap_or_default(),
+        smallest: fullest(graph, machine),
     })
 }
 
-/// What a device may use.
+/// The largest arena of the devices that compute.
+pub fn fullest(graph: &TaskGraph, machine: &Machine) -> Bytes {
+    let workers = machine.workers();
+    let computing = graph.arenas.iter().enumerate().filter(|(d, _)| workers.contains(DeviceId(*d as u16)));
+    computing.map(|(_, &bytes)| bytes).max().unwrap_or_default()
+}
+
+/// What a device may use. A limit is one on devices that compute, not on a host's memory.
 fn available(machine: &Machine, limit: Option<Bytes>, device: usize) -> Bytes {
-    let own = machine.devices.get(device).map_or(Bytes(0), |d| d.memory);
-    limit.map_or(own, |limit| limit.min(own))
+    let Some(device) = machine.devices.get(device) else { return Bytes(0) };
+    let limit = limit.filter(|_| device.kind != DeviceKind::Host);
+    limit.map_or(device.memory, |limit| limit.min(device.memory))
 }
 
 fn is_resident(graph: &TaskGraph, id: TaskId) -> bool {

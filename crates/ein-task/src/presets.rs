@@ -6,8 +6,9 @@ use crate::units::{Bytes, Seconds};
 use ein_ir::dtype::DType;
 
 /// Name and text of every machine that ships as a file.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("8xa100", include_str!("../machines/8xa100.toml")),
+    ("8xa100-host", include_str!("../machines/8xa100-host.toml")),
     ("8xa100-80", include_str!("../machines/8xa100-80.toml")),
     ("8xa100-ideal", include_str!("../machines/8xa100-ideal.toml")),
     ("8xh100", include_str!("../machines/8xh100.toml")),

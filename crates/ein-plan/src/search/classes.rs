@@ -2,6 +2,7 @@
 
 use super::{OpClass, Search, Share, SourceClass, State};
 use crate::candidates::{Candidate, Richness, candidates};
+use crate::error::PlanError;
 use crate::layouts::{NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of};
 use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of, stacked};
 use crate::options::{Objective, Placement};
@@ -33,7 +34,7 @@ impl OpClass {
 }
 
 impl Search<'_> {
-    pub(super) fn classify_rows(&mut self, richness: Richness) {
+    pub(super) fn classify_rows(&mut self, richness: Richness) -> Result<(), PlanError> {
         // Tables grow with the product of the candidates of neighbours: every cut of every row is for one row, or
         // for two devices, where there are few.
         let rows = self.graph.ids().filter(|&id| self.graph.spec(id).is_some()).count();
@@ -43,6 +44,7 @@ impl Search<'_> {
         let richness = Richness { tiny, causal, ..richness };
         let mut known: HashMap<String, usize> = HashMap::new();
         for id in self.graph.ids() {
+            self.go_on()?;
             let Some(spec) = self.graph.spec(id) else { continue };
             let (key, sources) = structure(self.graph, id, &spec);
             let class = known.get(&key).copied().unwrap_or_else(|| {
@@ -53,6 +55,7 @@ impl Search<'_> {
             });
             self.rows.insert(id, (class, sources));
         }
+        Ok(())
     }
 
     fn op_class(&mut self, id: TensorId, spec: &Spec, sources: &[TensorId], richness: Richness) -> OpClass {
@@ -115,7 +118,7 @@ impl Search<'_> {
         class
     }
 
-    pub(super) fn classify_tensors(&mut self) {
+    pub(super) fn classify_tensors(&mut self) -> Result<(), PlanError> {
         let shown = output_sources(self.graph);
         let wanted = output_needs(self.graph, self.options, self.machine);
         let mut readers: BTreeMap<TensorId, Vec<(TensorId, usize)>> = BTreeMap::new();
@@ -126,6 +129,7 @@ impl Search<'_> {
         }
         let mut known: HashMap<TensorKey, usize> = HashMap::new();
         for id in self.graph.ids() {
+            self.go_on()?;
             let node = self.graph.node(id);
             let (producer, kind) = match node.op {
                 Op::View(_) => continue,
@@ -143,6 +147,7 @@ impl Search<'_> {
             });
             self.tensors.insert(id, (class, read.into_iter().map(|r| r.0).collect()));
         }
+        Ok(())
     }
 
     fn source_class(
@@ -173,6 +178,7 @@ impl Search<'_> {
                 ty: &ty,
                 stacked: stacked(self.graph, id).is_some(),
                 workers: &self.workers,
+                hosts: if resident { &self.hosts } else { &[] },
                 produced: produced.iter().map(|&r| self.layouts.relation_at(r)).collect(),
                 needs: read.iter().chain(&outputs).map(|&n| self.layouts.needs_at(n)).collect(),
                 once: kind == Some(InputKind::Input),
@@ -187,7 +193,7 @@ impl Search<'_> {
             if open {
                 continue;
             }
-            let share = share(&left.blocks, element, self.workers.len());
+            let share = share(&left.blocks, element, &self.workers);
             states.push(State { held: None, relation, needs: None, only: Some(relation), extra: None, share });
         }
         let produced: Vec<RelationId> = produced.into_iter().collect();
@@ -196,7 +202,7 @@ impl Search<'_> {
             let relation = self.layouts.relation(home_relation(self.graph, id, &held));
             // A home that some candidate leaves by itself is that candidate's `as produced`.
             let needs = self.layouts.needs(needs_of(&held));
-            let share = share(&held, element, self.workers.len());
+            let share = share(&held, element, &self.workers);
             states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, share });
         }
         if kind == Some(InputKind::Input) && readers.len() > 1 {
@@ -207,10 +213,13 @@ impl Search<'_> {
     }
 }
 
-/// What of these blocks devices hold.
-pub(super) fn share(blocks: &[Held], element: usize, workers: usize) -> Share {
+/// What of these blocks the devices that compute hold.
+pub(super) fn share(blocks: &[Held], element: usize, workers: &[DeviceId]) -> Share {
+    let everyone: DeviceSet = workers.iter().copied().collect();
+    let computing = |h: &Held| Held { region: h.region.clone(), devices: h.devices.intersect(everyone) };
+    let blocks: Vec<Held> = blocks.iter().map(computing).collect();
     let all: usize = blocks.iter().map(|h| h.region.volume() * h.devices.len()).sum();
-    Share { mean: (all * element) as f64 / workers as f64, largest: largest_share(blocks, element) }
+    Share { mean: (all * element) as f64 / workers.len() as f64, largest: largest_share(&blocks, element) }
 }
 
 /// What makes two rows equal to the search, and the sources a row reads in the order in which it meets them.

@@ -115,7 +115,7 @@ impl Search<'_> {
                 let relation = self.layouts.relation_at(state.relation).clone();
                 let lists = union(&[&needs_of(&relation.blocks), self.layouts.needs_at(list)]);
                 let held = refined(&lists, &relation.whole, self.workers[0]);
-                let share = share(&held, own.element, self.workers.len());
+                let share = share(&held, own.element, &self.workers);
                 let needs = Some(self.layouts.needs(needs_of(&held)));
                 let relation = self.layouts.relation(Relation { blocks: held.clone(), ..relation });
                 State { held: Some(held), relation, needs, only: None, extra: None, share }
