@@ -175,6 +175,8 @@ fn asked_of(args: &Bench, devices: usize) -> Asked {
         objective: Objective::Time,
         balance: None::<Balance>,
         memory_per_device: None,
+        offload: false,
+        time_limit: None,
         partials: Partials::Same,
         inputs: "anywhere".into(),
         outputs: "anywhere".into(),
