@@ -12,6 +12,7 @@ mod gemm;
 mod kernels;
 mod lanes;
 mod math;
+mod parts;
 mod piece;
 mod rows;
 mod state;
@@ -29,6 +30,7 @@ use ein_ir::region::Region;
 use ein_task::task::{OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
 use ein_task::units::Bytes;
 use kernels::Call;
+use parts::Parts;
 use piece::{Piece, PieceMut};
 
 /// A virtual device by itself: an arena, and rows that its own thread executes one after the other.
@@ -88,6 +90,8 @@ impl Device for CpuDevice {
 /// from its values belongs here.
 pub(crate) struct Prepared {
     task: TaskId,
+    /// How several threads do a kernel's block.
+    parts: Option<Parts>,
 }
 
 impl Prepared {
@@ -100,9 +104,11 @@ impl Prepared {
             Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
                 Err(Cause::malformed("this row moves data and is the executor's"))
             }
-            Verb::Kernel { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
-                Ok(Self { task: id })
+            Verb::Kernel { op, labels, .. } => {
+                let cut = |spec| Parts::of(spec, labels, &graph.task(id).value.form, graph.devices);
+                Ok(Self { task: id, parts: graph.ops[*op].spec.as_ref().and_then(cut) })
             }
+            Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => Ok(Self { task: id, parts: None }),
         }
     }
 
@@ -113,12 +119,18 @@ impl Prepared {
         own: &mut [u8],
         reads: &[&[u8]],
         scratch: &mut Scratch,
-        _team: Team<'_>,
+        team: Team<'_>,
     ) -> Result<(), Cause> {
         let task = graph.task(self.task);
         let values = lent(graph, task).map(|t| &t.value);
         let pieces: Vec<Piece<'_>> =
             values.zip(reads).map(|(v, bytes)| Piece::new(&v.region, &v.form, bytes)).collect();
+        if let (Some(parts), Verb::Kernel { op, finish, operands, .. }) = (&self.parts, &task.verb) {
+            let operands: Vec<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
+            return parts.run(own, &task.value.form, team, &|labels, result, scratch| {
+                kernel(&graph.ops[*op], labels, *finish, &operands, result, scratch)
+            });
+        }
         let mut result = PieceMut::new(&task.value.region, &task.value.form, own);
         match &task.verb {
             Verb::Kernel { op, labels, finish, operands } => {
