@@ -1,4 +1,4 @@
-//! `measure cpu`: the CPU device beside PyTorch and JAX, beside itself on more devices, and beside what the host can do
+//! `measure cpu`: the CPU device beside `PyTorch` and JAX, beside itself on more devices, and beside what the host can do
 //! at most.
 //!
 //! Every row is a run of `ein bench` in a process of its own, which times all sides in turns and compares what they compute;
@@ -104,7 +104,12 @@ impl What {
                 let rows = sizes.iter().flat_map(|&(batch, tokens)| {
                     LAYERS.map(|(d, heads, hidden)| format!("block:{batch}x{tokens},{d},{heads},{heads},{hidden}"))
                 });
-                against("Decoder layers, f32", rows.collect(), Bar { mean: 0.90, worst: Some(1.05) }, arguments)
+                against(
+                    "Decoder layers, f32",
+                    &rows.collect::<Vec<_>>(),
+                    Bar { mean: 0.90, worst: Some(1.05) },
+                    arguments,
+                )
             }
             What::Decode => {
                 let sizes = if arguments.quick { &[(1, 512)][..] } else { &CACHES };
@@ -112,28 +117,28 @@ impl What {
                     LAYERS
                         .map(|(d, heads, hidden)| format!("block:decode={batch}x{length},{d},{heads},{heads},{hidden}"))
                 });
-                against("One new token behind a cache, f32", rows.collect(), Bar::mean(0.80), arguments)
+                against("One new token behind a cache, f32", &rows.collect::<Vec<_>>(), Bar::mean(0.80), arguments)
             }
             What::Attention => {
                 let lengths: &[usize] = if arguments.quick { &[1024] } else { &[1024, 2048, 4096, 8192] };
-                let rows = lengths.iter().map(|n| format!("attention:1x{n},8,8,64,causal")).collect();
-                against("Causal attention alone, f32", rows, Bar::mean(0.80), arguments)
+                let rows: Vec<_> = lengths.iter().map(|n| format!("attention:1x{n},8,8,64,causal")).collect();
+                against("Causal attention alone, f32", &rows, Bar::mean(0.80), arguments)
             }
             What::Chain => {
                 let sizes: &[usize] = if arguments.quick { &[1024] } else { &[1024, 2048, 4096] };
-                let rows = sizes.iter().map(|n| format!("chain:bushy,{n}")).collect();
-                against("Products of eight matrices, f32", rows, Bar::mean(1.00), arguments)
+                let rows: Vec<_> = sizes.iter().map(|n| format!("chain:bushy,{n}")).collect();
+                against("Products of eight matrices, f32", &rows, Bar::mean(1.00), arguments)
             }
             What::Minilm => {
                 let model = arguments.model.display().to_string();
-                against("MiniLM, 32 texts of 8 to 40 words", vec![model], Bar::mean(0.90), arguments)
+                against("MiniLM, 32 texts of 8 to 40 words", &[model], Bar::mean(0.90), arguments)
             }
             What::Bf16 => {
                 let sizes = if arguments.quick { &[(1, 512)][..] } else { &[(1, 512), (8, 128), (8, 512)] };
                 let rows = sizes.iter().flat_map(|&(batch, tokens)| {
                     LAYERS.map(|(d, heads, hidden)| format!("block:{batch}x{tokens},{d},{heads},{heads},{hidden},bf16"))
                 });
-                against("Decoder layers, bf16", rows.collect(), Bar::mean(1.00), arguments)
+                against("Decoder layers, bf16", &rows.collect::<Vec<_>>(), Bar::mean(1.00), arguments)
             }
             What::Devices => devices(arguments),
             What::Overhead => overhead::section(arguments),
@@ -145,6 +150,9 @@ impl What {
 const GRID: [(usize, usize); 9] =
     [(1, 128), (1, 512), (1, 1024), (4, 128), (4, 512), (4, 1024), (8, 128), (8, 512), (8, 1024)];
 const CACHES: [(usize, usize); 6] = [(1, 128), (1, 512), (1, 1024), (4, 512), (8, 128), (8, 1024)];
+
+/// Virtual devices where there are several.
+const DEVICES: usize = 8;
 
 /// What our time over the fastest peer's may be.
 #[derive(Clone, Copy)]
@@ -160,7 +168,7 @@ impl Bar {
 }
 
 /// Rows against peers.
-fn against(title: &str, workloads: Vec<String>, bar: Bar, arguments: &Arguments) -> Section {
+fn against(title: &str, workloads: &[String], bar: Bar, arguments: &Arguments) -> Section {
     let mut section = Section::new(title);
     let (mut ratios, mut lines) = (Vec::new(), Vec::new());
     for workload in workloads.iter().filter(|w| arguments.wants(w)) {
@@ -199,6 +207,13 @@ fn against(title: &str, workloads: Vec<String>, bar: Bar, arguments: &Arguments)
 fn devices(arguments: &Arguments) -> Section {
     const BAR: f64 = 1.10;
     let mut section = Section::new("Eight virtual devices against one");
+    let machine = match row::machine(DEVICES) {
+        Ok(machine) => machine,
+        Err(fault) => {
+            section.verdict("this host as a machine", "measured", fault, false);
+            return section;
+        }
+    };
     let sizes: &[(usize, usize)] =
         if arguments.quick { &[(1, 512)] } else { &[(1, 512), (1, 1024), (8, 128), (8, 512)] };
     let mut lines = Vec::new();
@@ -209,7 +224,7 @@ fn devices(arguments: &Arguments) -> Section {
                 continue;
             }
             let alone = Arguments { compare: String::new(), ..arguments.clone() };
-            match Row::measure(&workload, 8, &alone) {
+            match Row::on(&machine, &workload, DEVICES, &alone) {
                 Ok(row) => {
                     let ratio = row.over_one.unwrap_or(f64::NAN);
                     eprintln!("  {workload}: {ratio:.3}");
@@ -222,6 +237,7 @@ fn devices(arguments: &Arguments) -> Section {
         }
     }
     section.table(&["workload", "eight devices, ms", "moved, MiB", "tasks"], &lines);
+    section.say("Planned for this host as `ein machine measure` describes it, on the same threads.");
     section.say(&load());
     section
 }
@@ -232,21 +248,18 @@ fn memory(arguments: &Arguments) -> Section {
     let mut section = Section::new("Memory of MiniLM");
     let model = arguments.model.display().to_string();
     let alone = Arguments { compare: String::new(), runs: 1, ..arguments.clone() };
-    for devices in [1, 8] {
-        match Row::measure(&model, devices, &alone) {
-            Ok(row) => {
-                let live = row.live.saturating_sub(row.weights) as f64;
-                let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
-                let most = row.weights as f64 + BAR * live;
-                for (what, found) in [("arenas", row.arenas), ("the process, beside what it had before", row.peak)] {
-                    let what = format!("{what}, {devices} devices");
-                    section.verdict(what, format!("≤ {}", mib(most)), mib(found as f64), found as f64 <= most);
-                }
+    match Row::measure(&model, 1, &alone) {
+        Ok(row) => {
+            let live = row.live.saturating_sub(row.weights) as f64;
+            let mib = |bytes: f64| format!("{:.1} MiB", bytes / f64::from(1 << 20));
+            let most = row.weights as f64 + BAR * live;
+            for (what, found) in [("the arena", row.arenas), ("the process, for loading and running", row.peak)] {
+                section.verdict(what, format!("≤ {}", mib(most)), mib(found as f64), found as f64 <= most);
             }
-            Err(fault) => section.verdict(format!("{devices} devices"), "measured", fault, false),
         }
+        Err(fault) => section.verdict(model, "measured", fault, false),
     }
-    section.say("The bar is the weights once and 1.2 × the largest set of tensors that live at once.");
+    section.say("One device. The bar is the weights once and 1.2 × the largest set of tensors that live at once.");
     section
 }
 

@@ -14,7 +14,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// The CPU device: beside PyTorch and JAX, on more devices, its overheads and its memory
+    /// The CPU device: beside other programs, on more devices, its overheads and its memory
     Cpu(cpu::Arguments),
     /// Exchange programs: simulated time against bounds and against programs written by hand
     Exchange(exchange::Arguments),

@@ -45,6 +45,8 @@ struct Ours {
     executor: Executor,
     inputs: BTreeMap<String, Dense>,
     outputs: BTreeMap<String, Dense>,
+    /// Bytes that the process had before anything was loaded.
+    before: u64,
 }
 
 /// The seconds of so many runs of a side.
@@ -78,10 +80,9 @@ pub fn bench(args: &Bench) -> Result<(), Failure> {
     let given = values::given(&graph, seed);
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let progress = Progress::start(format!("planning and loading {name}"));
-    let before = memory("VmRSS:");
     let mut ours = Ours::new(args, &graph, args.devices, threads, parameters, &given.tensors)?;
     let result = ours.result()?;
-    let peak = memory("VmHWM:").saturating_sub(before);
+    let peak = memory("VmHWM:").saturating_sub(ours.before);
     // What one device does is the measure of what cutting costs.
     let mut one = match args.devices {
         1 => None,
@@ -200,11 +201,12 @@ impl Ours {
         let machine = asked::machine(&asked)?;
         let options = asked::options(&asked, &machine)?;
         let (plan, _) = asked::cache(&asked).plan(graph, &machine, &options).map_err(refused)?;
+        let before = memory("VmRSS:");
         let executor =
             Executor::with_threads(plan.tasks.clone(), parameters, threads).map_err(|e| session(e.into()))?;
         let wanted = |name: &String| plan.tasks.externals.iter().any(|e| e.name == *name);
         let inputs = given.iter().filter(|(name, _)| wanted(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
-        Ok(Self { plan, executor, inputs, outputs: BTreeMap::new() })
+        Ok(Self { plan, executor, inputs, outputs: BTreeMap::new(), before })
     }
 
     /// The seconds of so many runs, from inputs in the caller's memory to outputs there.

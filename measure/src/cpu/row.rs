@@ -2,7 +2,7 @@
 
 use super::Arguments;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What it found.
@@ -42,9 +42,21 @@ impl Row {
 
     /// Runs `ein bench` on so many devices.
     pub fn measure(workload: &str, devices: usize, arguments: &Arguments) -> Result<Self, String> {
-        let program = program()?;
-        let mut command = Command::new(&program);
-        command.args(["bench", workload, "--devices", &devices.to_string(), "--json"]);
+        let mut command = Command::new(program()?);
+        command.arg("bench");
+        Self::of(command, workload, devices, arguments)
+    }
+
+    /// As [`Row::measure`], planned for a machine of a file.
+    pub fn on(machine: &Path, workload: &str, devices: usize, arguments: &Arguments) -> Result<Self, String> {
+        let mut command = Command::new(program()?);
+        command.arg("bench").arg("--machine").arg(machine);
+        Self::of(command, workload, devices, arguments)
+    }
+
+    /// A command that has said `bench` and perhaps a machine.
+    fn of(mut command: Command, workload: &str, devices: usize, arguments: &Arguments) -> Result<Self, String> {
+        command.args([workload, "--devices", &devices.to_string(), "--json"]);
         command.args(["--threads", &arguments.threads.to_string(), "--runs", &arguments.runs.to_string()]);
         if arguments.model.to_str() == Some(workload) {
             // A word is about 1.3 pieces.
@@ -53,7 +65,8 @@ impl Row {
         if !arguments.compare.is_empty() {
             command.args(["--compare", &arguments.compare]).arg("--python").arg(&arguments.python);
         }
-        let output = command.output().map_err(|e| format!("cannot start `{}`: {e}", program.display()))?;
+        let output =
+            command.output().map_err(|e| format!("cannot start `{}`: {e}", command.get_program().display()))?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
@@ -107,6 +120,15 @@ impl Row {
             self.told(),
         ]
     }
+}
+
+/// This host as a machine of so many virtual devices, measured now: its file.
+pub fn machine(devices: usize) -> Result<PathBuf, String> {
+    let file = std::env::temp_dir().join(format!("ein-measure-{}.toml", std::process::id()));
+    let mut command = Command::new(program()?);
+    command.args(["machine", "measure", "--devices", &devices.to_string(), "--out"]).arg(&file);
+    let output = command.output().map_err(|e| format!("`ein machine measure` does not start: {e}"))?;
+    if output.status.success() { Ok(file) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
 }
 
 /// The `ein` beside this program.
