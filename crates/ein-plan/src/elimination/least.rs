@@ -5,6 +5,9 @@
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
+use std::ops::Range;
+use std::thread::available_parallelism;
+
 /// A table with the minimised variable last, ready to be walked over the outer axes.
 pub(super) struct Walked<'a> {
     /// For every outer axis how many rows apart its values are; 0 if the table does not have it.
@@ -13,10 +16,43 @@ pub(super) struct Walked<'a> {
     pub data: &'a [f64],
 }
 
-/// For every assignment of the outer axes, row-major, the least sum of the tables' rows.
+/// Entries from which on several threads share them: a thread is started in the time of some ten thousand.
+const SHARED: usize = 1 << 20;
+
+/// Threads at most.
+const THREADS: usize = 8;
+
+/// For every assignment of the outer axes, row-major, the least sum of the tables' rows. Threads share the first axis, and
+/// each entry is computed as it is by one, so that their number changes nothing.
 pub(super) fn least_sums(tables: &[Walked<'_>], sizes: &[usize], inner: usize) -> Vec<f64> {
-    let total: usize = sizes.iter().product();
-    let mut out = Vec::with_capacity(total);
+    let entries = sizes.iter().product::<usize>() * inner;
+    let first = sizes.first().copied().unwrap_or(1);
+    let threads = if entries < SHARED { 1 } else { available_parallelism().map_or(1, usize::from).min(THREADS) };
+    let parts = threads.min(first);
+    if parts < 2 {
+        return part(tables, sizes, inner, 0..first);
+    }
+    let bounds = |n: usize| first * n / parts;
+    std::thread::scope(|scope| {
+        let run = |n: usize| move || part(tables, sizes, inner, bounds(n)..bounds(n + 1));
+        let others: Vec<_> = (1..parts).map(|n| scope.spawn(run(n))).collect();
+        let mut out = run(0)();
+        out.reserve_exact(entries / inner.max(1) - out.len());
+        for other in others {
+            out.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        out
+    })
+}
+
+/// [`least_sums`] for some values of the first outer axis, if there is one.
+fn part(tables: &[Walked<'_>], sizes: &[usize], inner: usize, first: Range<usize>) -> Vec<f64> {
+    let mut sizes = sizes.to_vec();
+    if let Some(size) = sizes.first_mut() {
+        *size = first.len();
+    }
+    let start = |t: &Walked<'_>| t.strides.first().map_or(0, |stride| stride * first.start);
+    let mut out = Vec::with_capacity(sizes.iter().product());
     // Tables by the last axis that they have: what an axis does not change is added up once before it.
     let mut levels: Vec<Vec<usize>> = vec![Vec::new(); sizes.len() + 1];
     for (n, t) in tables.iter().enumerate() {
@@ -24,11 +60,11 @@ pub(super) fn least_sums(tables: &[Walked<'_>], sizes: &[usize], inner: usize) -
     }
     let mut walk = Walk {
         tables,
-        sizes,
+        sizes: &sizes,
         levels,
         inner,
         sums: vec![vec![0.0; inner]; sizes.len() + 1],
-        at: vec![0; tables.len()],
+        at: tables.iter().map(start).collect(),
         out: &mut out,
     };
     walk.add(0);
@@ -174,4 +210,45 @@ fn least_of_four(sum: &[f64], rows: [&[f64]; 4]) -> [f64; 4] {
         let tail = sum[whole..].iter().zip(&rows[r][whole..]).map(|(s, x)| s + x);
         lanes[r].iter().copied().chain(tail).fold(f64::INFINITY, min)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever parts the first axis is shared in, the entries are those of one walk, bit for bit.
+    #[test]
+    fn parts_are_the_whole() {
+        let sizes = [7, 3, 5];
+        let inner = 11;
+        let number = |n: usize| ((n * 7919 + 13) % 1009) as f64 / 7.0;
+        // Tables over axes 0 and 2, axis 1, all, and none but the minimised one.
+        let strides = [vec![5, 0, 1], vec![0, 1, 0], vec![15, 5, 1], vec![0, 0, 0]];
+        let rows = [35, 3, 105, 1];
+        let data: Vec<Vec<f64>> =
+            rows.iter().enumerate().map(|(t, r)| (0..r * inner).map(|n| number(n + 31 * t)).collect()).collect();
+        let tables: Vec<Walked<'_>> =
+            strides.iter().zip(&data).map(|(s, data)| Walked { strides: s.clone(), data }).collect();
+        let whole = least_sums(&tables, &sizes, inner);
+        assert_eq!(whole.len(), 105);
+        for cut in 1..7 {
+            let parts = [part(&tables, &sizes, inner, 0..cut), part(&tables, &sizes, inner, cut..7)].concat();
+            assert_eq!(parts, whole, "{cut}");
+        }
+        let at = |i: usize, j: usize, k: usize| {
+            let sum = |x: usize| {
+                let row = [5 * i + k, j, 15 * i + 5 * j + k, 0];
+                (0..4).map(|t| data[t][row[t] * inner + x]).sum::<f64>()
+            };
+            (0..inner).map(sum).fold(f64::INFINITY, f64::min)
+        };
+        let plain: Vec<f64> = (0..7).flat_map(|i| (0..3).flat_map(move |j| (0..5).map(move |k| at(i, j, k)))).collect();
+        assert!(whole.iter().zip(&plain).all(|(a, b)| (a - b).abs() < 1e-9));
+        // Enough entries for threads.
+        let many = [SHARED / 64 + 3, 2];
+        let data: Vec<f64> = (0..many[0] * 64).map(number).collect();
+        let other: Vec<f64> = (0..2 * 64).map(number).collect();
+        let tables = [Walked { strides: vec![1, 0], data: &data }, Walked { strides: vec![0, 1], data: &other }];
+        assert_eq!(least_sums(&tables, &many, 64), part(&tables, &many, 64, 0..many[0]));
+    }
 }
