@@ -43,6 +43,10 @@ fn shipped_machines_have_the_published_figures() {
         assert_eq!(m.bandwidth(m.link(DeviceId(0), DeviceId(1)).unwrap()), link, "{name}");
     };
     check("8xa100", 8, 40e9, 312e12, 19.5e12, 1.555e12, 300e9);
+    check("8xa100-host", 8, 40e9, 312e12, 19.5e12, 1.555e12, 300e9);
+    let with_host = Machine::by_name("8xa100-host").unwrap();
+    assert_eq!((with_host.len(), with_host.devices[8].memory), (9, Bytes(1_000_000_000_000)));
+    assert_eq!(with_host.bandwidth(with_host.link(DeviceId(8), DeviceId(3)).unwrap()), 25e9);
     check("8xa100-80", 8, 80e9, 312e12, 19.5e12, 2.039e12, 300e9);
     check("8xa100-ideal", 8, 80e9, 312e12, 312e12, 2e12, 300e9);
     check("8xh100", 8, 80e9, 989e12, 67e12, 3.35e12, 450e9);
@@ -221,7 +225,7 @@ fn selections_keep_relaying_hosts() {
     refuse(dgx.select(&ids(&[8])), "no device is selected; machine `dgx-1v` has 8 that compute");
     refuse(
         Machine::by_name("8xa101"),
-        "there is no machine `8xa101`; known are 8xa100, 8xa100-80, 8xa100-ideal, 8xh100, 8xh200, dgx-1v, pcie-4, \
+        "there is no machine `8xa101`; known are 8xa100, 8xa100-host, 8xa100-80, 8xa100-ideal, 8xh100, 8xh200, dgx-1v, pcie-4, \
          pcie-8, nvl72, 2x8xa100, unequal, Nxcpu, or give the path of a machine file",
     );
     refuse(

@@ -9,12 +9,14 @@ const WORKLOAD: &str = "llama-70b:1x4096";
 /// The section.
 pub fn section(arguments: &Arguments) -> Section {
     let mut section = Section::new("138 GB of weights on devices of 40 GB");
-    for (machine, fits) in [("8xa100", true), ("8xa100:4", true), ("8xa100:3", false)] {
+    let rows =
+        [("8xa100", false, true), ("8xa100:4", false, true), ("8xa100:3", false, false), ("8xa100-host:3", true, true)];
+    for (machine, offload, fits) in rows {
         if !arguments.wants(WORKLOAD, machine) {
             continue;
         }
-        let answer = Question::new(WORKLOAD, machine).ask(arguments.limit);
-        let what = format!("`{WORKLOAD}` on `{machine}`");
+        let answer = Question { offload, ..Question::new(WORKLOAD, machine) }.ask(arguments.limit);
+        let what = format!("`{WORKLOAD}` on `{machine}`{}", if offload { " and its host" } else { "" });
         match (answer, fits) {
             (Ok(answer), _) => {
                 let peaks = answer.list("/report/peak_memory_per_device");

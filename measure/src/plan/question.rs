@@ -34,6 +34,9 @@ pub struct Question {
     /// Leave blocks and memory as the search chose them
     #[arg(long)]
     pub no_overlap: bool,
+    /// Parameters may stay at a host
+    #[arg(long)]
+    pub offload: bool,
     /// Instead of a plan, as many plans drawn from the candidates
     #[arg(long, default_value_t = 0)]
     pub draws: u64,
@@ -63,7 +66,7 @@ impl Question {
         if self.draws > 0 {
             words.extend(["--draws".into(), self.draws.to_string()]);
         }
-        let flags = [("--no-overlap", self.no_overlap), ("--compare", self.compare)];
+        let flags = [("--no-overlap", self.no_overlap), ("--compare", self.compare), ("--offload", self.offload)];
         words.extend(flags.iter().filter(|f| f.1).map(|f| f.0.to_string()));
         words
     }
@@ -98,6 +101,7 @@ impl Question {
             outputs: held(&self.outputs)?,
             strategy: self.strategy.as_ref().map(named).transpose()?,
             overlap: !self.no_overlap,
+            offload: self.offload,
             ..Options::default()
         })
     }
