@@ -45,6 +45,7 @@ pub fn refused(error: PlanError) -> Failure {
         | PlanError::NoSuchDevice { .. }
         | PlanError::NoHost { .. }
         | PlanError::TimeLimit { .. }
+        | PlanError::Shared { .. }
         | PlanError::Strategy { .. } => Failure::request(error),
     }
 }

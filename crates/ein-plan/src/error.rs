@@ -1,5 +1,6 @@
 //! Why a plan cannot be made.
 
+use ein_ir::graph::TensorType;
 use ein_task::machine::DeviceId;
 use ein_task::units::Bytes;
 
@@ -30,6 +31,18 @@ pub enum PlanError {
         device: DeviceId,
         /// How many there are.
         count: usize,
+    },
+    /// A parameter that graphs are to share is not the same in all of them.
+    #[error(
+        "graphs that are planned together share parameters by name, but `{name}` is {first} in one and {second} in another"
+    )]
+    Shared {
+        /// The parameter or state.
+        name: String,
+        /// Its type where it comes first.
+        first: TensorType,
+        /// Its type in a later graph.
+        second: TensorType,
     },
     /// Nothing was found in time.
     #[error("no plan was found within the time limit of {} s: allow more", limit.as_secs_f64())]

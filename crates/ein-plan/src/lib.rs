@@ -1,6 +1,6 @@
 //! ein-plan: from a graph to a task graph. Candidates, costs, search, exchange synthesis, lowering, explain.
 //!
-//! This crate holds no buffer and reads no clock (but for reporting how long planning took), and no file: what keeps
+//! This crate holds no buffer and reads no clock (but for reporting how long planning took, and for a time limit), and no file: what keeps
 //! plans is a trait ([`cache::Store`]).
 
 pub mod answers;
@@ -39,3 +39,4 @@ pub mod saved;
 mod search;
 pub mod strategies;
 pub mod synthesis;
+pub mod together;

@@ -44,10 +44,7 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     let deadline = Deadline::after(options.time_limit);
     admit(machine, options)?;
     let graph = simplify(graph);
-    let mut decided = match options.strategy {
-        Some(strategy) => forced(&graph, machine, options, strategy)?,
-        None => searched(&graph, machine, options, deadline)?,
-    };
+    let mut decided = decide(&graph, machine, options, deadline)?;
     let Decided { options: asked, choice, tasks, known, effort, .. } = &mut decided;
     // Cuts that nobody has time to try are none to try.
     let asked_now = Options { overlap: asked.overlap && !deadline.is_over(), ..asked.clone() };
@@ -57,6 +54,19 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     let Decided { options, choice, tasks, .. } = decided;
     let options = Options { time_limit: None, ..options };
     Ok(Plan { graph, machine: machine.clone(), options, choice, tasks, report })
+}
+
+/// By the fixed strategy that is asked for, or by the search.
+pub(crate) fn decide(
+    graph: &Graph,
+    machine: &Machine,
+    options: &Options,
+    deadline: Deadline,
+) -> Result<Decided, PlanError> {
+    match options.strategy {
+        Some(strategy) => forced(graph, machine, options, strategy),
+        None => searched(graph, machine, options, deadline),
+    }
 }
 
 /// Every fixed strategy on the same price list, in listing order.
@@ -107,7 +117,7 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
 }
 
 /// Refuses machines and placements that no plan can serve.
-fn admit(machine: &Machine, options: &Options) -> Result<(), PlanError> {
+pub(crate) fn admit(machine: &Machine, options: &Options) -> Result<(), PlanError> {
     if machine.workers().is_empty() {
         return Err(PlanError::NoDevice { machine: machine.name.clone() });
     }
@@ -158,7 +168,13 @@ fn overlapped(
     Ok(overlap)
 }
 
-fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided, overlap: Overlap) -> Report {
+pub(crate) fn report(
+    graph: &Graph,
+    machine: &Machine,
+    options: &Options,
+    decided: &Decided,
+    overlap: Overlap,
+) -> Report {
     let Decided { tasks, price, bound, .. } = decided;
     let cost = cost(price, tasks, machine, options.objective);
     let absolute = bounds::absolute(graph, machine, options);
@@ -203,7 +219,7 @@ fn report(graph: &Graph, machine: &Machine, options: &Options, decided: &Decided
 }
 
 /// How far a cost is above a bound, as a share of the cost; rounding errors are no gap.
-fn gap(cost: f64, bound: f64) -> f64 {
+pub(crate) fn gap(cost: f64, bound: f64) -> f64 {
     let gap = if cost > 0.0 { (cost - bound) / cost } else { 0.0 };
     if gap < 1e-9 { 0.0 } else { gap }
 }

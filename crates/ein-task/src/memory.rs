@@ -7,6 +7,7 @@ use crate::ancestors::Ancestors;
 use crate::machine::{DeviceId, DeviceKind, Machine};
 use crate::task::{Slot, TaskGraph, TaskId};
 use crate::units::Bytes;
+use ein_ir::region::Region;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Alignment of slots.
@@ -40,7 +41,36 @@ pub struct NotEnough {
 /// Gives every value a slot, adds the waits that reuse needs, and sets the arenas. Parameters and state come
 /// first and keep their slots from run to run.
 pub fn plan_memory(graph: &mut TaskGraph) {
-    plan(graph, None);
+    plan(graph, None, None);
+}
+
+/// [`plan_memory`] of task graphs that are run in turn in the same arenas: parameters and states of equal names and regions
+/// have equal slots in all of them, and where a graph lacks one its slot is left alone.
+pub fn plan_memory_together(graphs: &mut [TaskGraph]) {
+    let devices = graphs.iter().map(|g| g.devices).max().unwrap_or(0);
+    let mut residents: Vec<Resident> = vec![Resident::default(); devices];
+    for graph in &*graphs {
+        for (id, task) in graph.rows() {
+            let Some(external) = graph.fed(id).filter(|e| e.is_resident()) else { continue };
+            let Resident { slots, end } = &mut residents[task.device.index()];
+            let bytes = slot_bytes(graph, id.index());
+            slots.entry((external.name.clone(), task.value.region.clone())).or_insert_with(|| {
+                *end += bytes;
+                Slot { offset: *end - bytes, bytes }
+            });
+        }
+    }
+    for graph in graphs {
+        plan(graph, None, Some(&residents));
+    }
+}
+
+/// Where a device keeps what is resident in several graphs.
+#[derive(Clone, Default)]
+struct Resident {
+    /// By name and region.
+    slots: BTreeMap<(String, Region), Slot>,
+    end: u64,
 }
 
 /// [`plan_memory`] where memory is not scarce: a slot is used again only where its new task starts after the readers
@@ -49,20 +79,28 @@ pub fn plan_memory(graph: &mut TaskGraph) {
 pub fn plan_memory_apart(graph: &mut TaskGraph, machine: &Machine, limit: Option<Bytes>) {
     let room = |d: usize| available(machine, limit, d).0;
     let rooms: Vec<u64> = (0..graph.devices).map(room).collect();
-    plan(graph, Some(&rooms));
+    plan(graph, Some(&rooms), None);
 }
 
-fn plan(graph: &mut TaskGraph, rooms: Option<&[u64]>) {
+fn plan(graph: &mut TaskGraph, rooms: Option<&[u64]>, residents: Option<&[Resident]>) {
     let readers = graph.readers();
     for task in &mut graph.tasks {
         task.after.clear();
         task.slot = Slot::default();
     }
-    graph.arenas = (0..graph.devices).map(|d| plan_device(graph, d, &readers, rooms.map(|r| r[d]))).collect();
+    let devices = graph.devices;
+    let device = |d: usize| plan_device(graph, d, &readers, rooms.map(|r| r[d]), residents.map(|r| &r[d]));
+    graph.arenas = (0..devices).map(device).collect();
 }
 
 /// Plans one device: nothing of another is in its arena.
-fn plan_device(graph: &mut TaskGraph, d: usize, readers: &[Vec<TaskId>], room: Option<u64>) -> Bytes {
+fn plan_device(
+    graph: &mut TaskGraph,
+    d: usize,
+    readers: &[Vec<TaskId>],
+    room: Option<u64>,
+    resident: Option<&Resident>,
+) -> Bytes {
     let device = DeviceId(d as u16);
     let own: Vec<TaskId> = graph.rows().filter(|(_, t)| t.device == device).map(|(id, _)| id).collect();
     let ancestors = room.map(|room| (room, Ancestors::of(graph, device)));
@@ -70,10 +108,12 @@ fn plan_device(graph: &mut TaskGraph, d: usize, readers: &[Vec<TaskId>], room: O
     // Pastes whose memory is there before them, because something is received into it: what to wait for.
     let mut early: BTreeMap<TaskId, BTreeSet<TaskId>> = BTreeMap::new();
     for &id in &own {
-        if is_resident(graph, id) {
-            graph.tasks[id.index()].slot = arena.extend(slot_bytes(graph, id.index()));
-        }
+        let Some(external) = graph.fed(id).filter(|e| e.is_resident()) else { continue };
+        let common = resident.map(|r| r.slots[&(external.name.clone(), graph.task(id).value.region.clone())]);
+        let slot = common.unwrap_or_else(|| arena.extend(slot_bytes(graph, id.index())));
+        graph.tasks[id.index()].slot = slot;
     }
+    arena.end = arena.end.max(resident.map_or(0, |r| r.end));
     for &id in &own {
         let n = id.index();
         let bytes = slot_bytes(graph, n);
