@@ -172,6 +172,11 @@ const BUDGET: usize = 50_000_000;
 /// How often the relaxed model is made tighter, or the exact one richer.
 const SHARINGS: usize = 8;
 
+/// How near to what was found a bound of the relaxed model has to come, as a share, and how often in a row it may be no better
+/// than before. At a price of memory the price itself leaves a larger gap than the last ten-thousandth.
+const EXACT: (f64, usize) = (1e-9, 2);
+const NEAR: (f64, usize) = (1e-4, 1);
+
 /// Rounds after which bounds in the best assignment are accepted (and reported as a gap).
 const ROUNDS: usize = 40;
 
@@ -247,11 +252,12 @@ impl<'a> Search<'a> {
         }
         // Where prices would not settle, the relaxed model is solved once, for its bound.
         let settled = found.effort.rounds < ROUNDS;
+        let (near, patience) = if self.multiplier > 0.0 { NEAR } else { EXACT };
         let exactly = found.bound;
         let mut proved = f64::NEG_INFINITY;
         let mut idle = 0;
         for _ in 0..SHARINGS {
-            let (relaxed, rounds) = match self.solve_relaxed(&found, settled) {
+            let (relaxed, rounds) = match self.solve_relaxed(&found, settled, near) {
                 Err(PlanError::TimeLimit { .. }) => {
                     found.effort.stopped = true;
                     break;
@@ -261,7 +267,7 @@ impl<'a> Search<'a> {
             found.effort.rounds += rounds;
             idle = if relaxed.bound > proved { 0 } else { idle + 1 };
             proved = proved.max(relaxed.bound);
-            if !settled || idle == 2 || proved >= found.cost * (1.0 - 1e-9) {
+            if !settled || idle == patience || proved >= found.cost * (1.0 - near) {
                 break;
             }
             let added = self.add_shared(&relaxed);
@@ -290,15 +296,15 @@ impl<'a> Search<'a> {
     }
 
     /// Solves the model in which any list may be shared, until the best assignment holds exact prices or costs no less
-    /// than what was found.
-    fn solve_relaxed(&mut self, found: &Found, settled: bool) -> Result<(Solution, usize), PlanError> {
+    /// than what was found, but for the share `near`.
+    fn solve_relaxed(&mut self, found: &Found, settled: bool, near: f64) -> Result<(Solution, usize), PlanError> {
         // Prices that rise here cannot make the best assignment worse: it holds exact ones only.
         let mut rounds = 0;
         loop {
             self.build(true);
             let relaxed = self.model.solve_until(BUDGET, self.deadline).ok_or_else(|| self.out_of_time())?;
             rounds += 1;
-            let enough = !settled || rounds == ROUNDS || relaxed.bound >= found.cost * (1.0 - 1e-9);
+            let enough = !settled || rounds == ROUNDS || relaxed.bound >= found.cost * (1.0 - near);
             if enough || !self.settle(&relaxed)? {
                 return Ok((relaxed, rounds));
             }
