@@ -348,7 +348,8 @@ pub struct Bench {
     /// The Python that has the peers' packages
     #[arg(long, default_value = "python3", value_name = "FILE")]
     pub python: PathBuf,
-    /// A machine to plan for instead of `Nxcpu`: a file of `ein machine measure`
+    /// A machine to plan for instead of `Nxcpu`, whose figures are assumptions: a file of `ein machine measure` has this
+    /// host's
     #[arg(long, value_name = "NAME|FILE")]
     pub machine: Option<String>,
     /// A fixed strategy instead of the search

@@ -234,7 +234,7 @@ pub(crate) fn finish_text(
         let _ = writeln!(out, "  check        largest difference to the one-device reference {error:.3e}");
     }
     let seconds = Seconds(compiled.seconds());
-    let _ = writeln!(out, "  ran in       {seconds} (the last run), on CPU threads, one a device");
+    let _ = writeln!(out, "  ran in       {seconds} (the last run), on CPU threads");
     out += &show::report(&plan.report, compiled.origin());
     if args.compare {
         let strategies = compare(&plan.graph, &plan.machine, &plan.options);
