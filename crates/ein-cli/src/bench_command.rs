@@ -32,8 +32,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Every side runs for at least so long when it is its turn, if it is quicker than that.
-const TURN: f64 = 0.05;
+/// Every side runs for at least so long when it is its turn, if it is quicker than that: long enough that the host has given
+/// its threads processors of their own.
+const TURN: f64 = 0.2;
 /// But no more often than this.
 const MOST: usize = 200;
 /// How far the figures of two results may be apart, in parts of the sum of their sizes.
