@@ -9,7 +9,7 @@ use ein_ir::monoid::Form;
 use ein_ir::op::Op;
 use ein_ir::reference::{EvalError, Operand, block, combine, finish, run_from, view_as};
 use ein_ir::region::Region;
-use ein_task::task::{TaskGraph, TaskId, Verb};
+use ein_task::task::{Source, TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
 
 /// In which order rows run.
@@ -123,6 +123,27 @@ impl<'a> State<'a> {
                 };
                 let operands: Vec<Option<Operand>> = operands.iter().map(operand).collect();
                 block(&tasks.ops[*op].op, labels, &operands, &task.value.form, *finish)?
+            }
+            Verb::Fused { stages } => {
+                let reads: Vec<Dense> = task.reads.iter().map(|&r| self.read(r).remove(0)).collect();
+                let mut before: Option<(Region, Vec<Dense>)> = None;
+                for (n, stage) in stages.iter().enumerate() {
+                    let operand = |source: &Option<Source>| match (*source)? {
+                        Source::Read(n) => {
+                            Some(Operand { data: &reads[n], region: tasks.task(task.reads[n]).value.region.clone() })
+                        }
+                        Source::Previous => before.as_ref().map(|(r, d)| Operand { data: &d[0], region: r.clone() }),
+                    };
+                    let operands: Vec<Option<Operand>> = stage.operands.iter().map(operand).collect();
+                    let row = &tasks.ops[stage.op];
+                    let spec = row.spec.as_ref().expect("it computes");
+                    let region = spec.result_region(&stage.labels);
+                    let between = Form::finished(row.result.dtype, row.result.shape.len());
+                    let form = if n + 1 == stages.len() { &task.value.form } else { &between };
+                    let left = block(&row.op, &stage.labels, &operands, form, stage.finish)?;
+                    before = Some((region, left));
+                }
+                before.expect("a fused row has stages").1
             }
             Verb::View { op, inputs } => {
                 let row = &tasks.ops[*op];

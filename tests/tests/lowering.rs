@@ -60,8 +60,12 @@ fn moved(tasks: &TaskGraph) -> u64 {
 }
 
 fn kernels(tasks: &TaskGraph, device: u16) -> usize {
-    let own = |t: &&ein_task::task::Task| t.device == DeviceId(device) && matches!(t.verb, Verb::Kernel { .. });
-    tasks.tasks.iter().filter(own).count()
+    let blocks = |t: &ein_task::task::Task| match &t.verb {
+        Verb::Kernel { .. } => 1,
+        Verb::Fused { stages } => stages.len(),
+        _ => 0,
+    };
+    tasks.tasks.iter().filter(|t| t.device == DeviceId(device)).map(blocks).sum()
 }
 
 #[test]

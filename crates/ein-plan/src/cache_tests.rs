@@ -186,7 +186,7 @@ fn a_right_sum_proves_nothing() {
     check("devices 2", "devices 3", "tasks");
     check("external 0 input", "external 0 parameter", "tasks");
     check("output 0 \"y\"", "output 0 \"a\"", "tasks");
-    check("kernel op0 [0:6", "kernel op0 [0:5", "tasks");
+    check("fused op0 [0:6", "fused op0 [0:5", "tasks");
 }
 
 #[test]

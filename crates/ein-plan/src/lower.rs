@@ -4,6 +4,7 @@
 //! stands behind one, and the outputs. Hand-outs come just before their first reader, so that what they
 //! deliver does not lie in memory earlier than it must.
 
+mod fuse;
 mod pieces;
 mod program;
 
@@ -97,6 +98,9 @@ pub(crate) fn lower_staged(
     }
     lowering.outputs();
     let mut tasks = lowering.rows.out;
+    if options.fuse {
+        tasks = fuse::fuse(&tasks, machine);
+    }
     tasks.receive_in_place();
     Ok(tasks)
 }

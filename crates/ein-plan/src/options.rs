@@ -161,6 +161,14 @@ pub struct Options {
     /// With `Objective::Time`: whether blocks are cut once more on their devices, and memory is spread, where the
     /// simulator says that exchanges then hide behind what is computed. Never where devices are threads.
     pub overlap: bool,
+    /// Whether a row that reads the result of another element by element, alone and on the same device, becomes a part
+    /// of it where the device can do that.
+    #[serde(default = "yes")]
+    pub fuse: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Default for Options {
@@ -177,6 +185,7 @@ impl Default for Options {
             offload: false,
             time_limit: None,
             overlap: true,
+            fuse: true,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The border to a device: memory in, memory out, execute a row. No verb for any one operation.
 
 use crate::error::Cause;
+use ein_task::machine::DeviceId;
 use ein_task::task::{Slot, TaskGraph, TaskId};
 use ein_task::units::Bytes;
 
@@ -22,6 +23,12 @@ pub trait Device: Send {
 
     /// Lets `take` read the first `bytes` bytes of a slot.
     fn get(&mut self, slot: Slot, bytes: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause>;
+
+    /// All parameters are in their slots. From here on only the device's own rows read them: it may store them as its
+    /// kernels like.
+    fn loaded(&mut self, graph: &TaskGraph, device: DeviceId) {
+        let _ = (graph, device);
+    }
 
     /// Executes a row that computes: kernel, view, cut, fold or paste.
     fn execute(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause>;

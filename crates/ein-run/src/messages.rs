@@ -12,6 +12,7 @@ use crate::source::{ParameterSource, bytes_of, bytes_of_mut};
 use crate::trace::Mark;
 use crate::transport::{Arrival, News, Transport};
 use ein_ir::dense::Dense;
+use ein_task::machine::DeviceId;
 use ein_task::task::{TaskGraph, TaskId, Verb};
 use ein_task::units::Bytes;
 use std::any::Any;
@@ -63,6 +64,9 @@ impl Workers {
         let mut devices: Vec<&mut dyn Device> = workers.iter_mut().map(|w| &mut *w.device as _).collect();
         allocate(graph, &mut devices)?;
         load(graph, &schedule.resident, parameters, devices)?;
+        for (n, worker) in workers.iter_mut().enumerate() {
+            worker.device.loaded(graph, DeviceId(n as u16));
+        }
         Ok(Self { schedule, workers })
     }
 
@@ -271,9 +275,12 @@ impl Worker {
                     Ok(())
                 })
             }
-            Verb::Kernel { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
-                self.device.execute(graph, id)
-            }
+            Verb::Kernel { .. }
+            | Verb::Fused { .. }
+            | Verb::View { .. }
+            | Verb::Cut
+            | Verb::Fold { .. }
+            | Verb::Paste => self.device.execute(graph, id),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! What a run does, made ready once: for every row, where it reads and writes, and who waits for it.
 
 use crate::cpu::boxes::{BoxCopy, FieldsCopy};
+use crate::cpu::packing::Packing;
 use crate::cpu::{Prepared, lent};
 use crate::error::Cause;
 use crate::failure::Failure;
 use crate::lent::Span;
 use crate::schedule::is_resident;
 use ein_task::machine::{Device, Machine};
-use ein_task::price::{kernel_seconds, local_seconds, touch_seconds};
+use ein_task::price::{fused_seconds, kernel_seconds, local_seconds, touch_seconds};
 use ein_task::task::{Task, TaskGraph, TaskId, Verb};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ pub(crate) struct Steps {
     pub(crate) pastes: usize,
     /// The rows that are done once, before any run: feeds of parameters.
     pub(crate) resident: Vec<TaskId>,
+    /// Which parameters are packed after they are loaded.
+    pub(crate) packing: Packing,
 }
 
 /// One row, or both halves of a move.
@@ -113,8 +116,15 @@ impl Steps {
         for (n, &row) in rows.iter().enumerate() {
             place[row] = n as u32;
         }
-        let mut steps =
-            Self { all: Vec::new(), reads: Vec::new(), then: Vec::new(), most_reads: 0, pastes: 0, resident };
+        let mut steps = Self {
+            all: Vec::new(),
+            reads: Vec::new(),
+            then: Vec::new(),
+            most_reads: 0,
+            pastes: 0,
+            resident,
+            packing: Packing::of(graph),
+        };
         let mut pastes = BTreeMap::new();
         for row in rows {
             // What is received for a paste is read by it alone.
@@ -169,9 +179,12 @@ impl Steps {
                 Does::Move { from: from.index(), send: send.0, copy, paste }
             }
             Verb::Send { .. } => return Err(Cause::malformed("nobody receives what is sent")),
-            Verb::Kernel { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
-                Does::Compute(Prepared::new(graph, TaskId(row as u32))?)
-            }
+            Verb::Kernel { .. }
+            | Verb::Fused { .. }
+            | Verb::View { .. }
+            | Verb::Cut
+            | Verb::Fold { .. }
+            | Verb::Paste => Does::Compute(Prepared::new(graph, TaskId(row as u32), &self.packing)?),
         };
         let from = self.reads.len();
         self.reads.extend(lent(graph, reader).map(span));
@@ -223,6 +236,11 @@ fn seconds(graph: &TaskGraph, device: &Device, row: usize) -> f64 {
             Some(spec) => kernel_seconds(device, spec, labels),
             None => touch_seconds(device, bytes),
         },
+        Verb::Fused { stages } => {
+            let stages: Option<Vec<_>> =
+                stages.iter().map(|s| Some((graph.ops[s.op].spec.as_ref()?, &s.labels))).collect();
+            stages.map_or(touch_seconds(device, bytes), |stages| fused_seconds(device, &stages))
+        }
         Verb::Fold { .. } => touch_seconds(device, (task.reads.len() + 1) as f64 * bytes),
         Verb::Feed { .. } | Verb::View { .. } | Verb::Cut | Verb::Receive { .. } | Verb::Paste => {
             local_seconds(device, bytes)

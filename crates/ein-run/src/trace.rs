@@ -21,7 +21,11 @@ pub(crate) fn timeline(graph: &TaskGraph, mut marks: Vec<Mark>) -> Timeline {
             task: mark.task,
             device: task.device,
             lane: lane(&task.verb),
-            name: format!("{} {}", verb(&task.verb), tensor(graph, task)),
+            name: match &task.verb {
+                // A fused row is of several tensors.
+                Verb::Fused { .. } => format!("kernel {}", ein_task::simulate::name(graph, task)),
+                other => format!("{} {}", verb(other), tensor(graph, task)),
+            },
             start: Seconds(mark.start),
             end: Seconds(mark.end),
         }
@@ -38,14 +42,16 @@ fn lane(verb: &Verb) -> Lane {
     match verb {
         Verb::Send { .. } | Verb::Output { .. } => Lane::Send,
         Verb::Receive { .. } | Verb::Feed { .. } => Lane::Receive,
-        Verb::Kernel { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => Lane::Compute,
+        Verb::Kernel { .. } | Verb::Fused { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
+            Lane::Compute
+        }
     }
 }
 
 fn verb(verb: &Verb) -> &'static str {
     match verb {
         Verb::Feed { .. } => "feed",
-        Verb::Kernel { .. } => "kernel",
+        Verb::Kernel { .. } | Verb::Fused { .. } => "kernel",
         Verb::View { .. } => "view",
         Verb::Cut => "cut",
         Verb::Send { .. } => "send",

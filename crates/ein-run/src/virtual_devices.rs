@@ -19,6 +19,7 @@ use crate::steps::{Does, Step, Steps, drawn};
 use crate::team::Team;
 use crate::trace::Mark;
 use ein_ir::dense::Dense;
+use ein_task::machine::DeviceId;
 use ein_task::task::TaskGraph;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -97,6 +98,9 @@ impl VirtualDevices {
         let mut devices: Vec<CpuDevice> = (0..graph.devices).map(|_| CpuDevice::default()).collect();
         allocate(graph, &mut devices.iter_mut().map(|d| d as &mut dyn Device).collect::<Vec<_>>())?;
         load(graph, &steps.resident, parameters, devices.iter_mut().map(|d| d as &mut dyn Device).collect())?;
+        for (n, device) in devices.iter_mut().enumerate() {
+            device.pack(graph, DeviceId(n as u16), &steps.packing);
+        }
         let pool = Pool::new(threads);
         let own = || Mutex::new(Own { scratch: Scratch::default(), reads: Vec::with_capacity(steps.most_reads) });
         let own = (0..pool.threads()).map(|_| own()).collect();

@@ -4,7 +4,7 @@
 //! the partials that it holds, from the kernels on. A row may read a value that lacks some only if its map commutes
 //! with the fold ([`ein_ir::algebra`]); what it leaves is then a partial itself, to be folded by the same monoid.
 
-use crate::task::{Task, TaskGraph, TaskId, Value, Verb};
+use crate::task::{Source, Task, TaskGraph, TaskId, Value, Verb};
 use ein_ir::algebra::{Answer, einsum_commutes, view_commutes};
 use ein_ir::monoid::Monoid;
 use ein_ir::op::Op;
@@ -118,7 +118,23 @@ impl Ledger<'_> {
         match &task.verb {
             Verb::Feed { .. } => Ok(State::Finished),
             Verb::Cut | Verb::Send { .. } | Verb::Receive { .. } => Ok(first()),
-            Verb::Kernel { op, labels, finish, operands } => self.kernel(task, *op, labels, *finish, operands),
+            Verb::Kernel { op, labels, finish, operands } => {
+                let states = operands.iter().map(|o| o.map(|n| self.states[task.reads[n].index()].clone())).collect();
+                self.kernel(*op, labels, *finish, states)
+            }
+            Verb::Fused { stages } => {
+                let mut state = State::Finished;
+                for stage in stages {
+                    let of = |source: &Option<Source>| match source {
+                        None => None,
+                        Some(Source::Read(n)) => Some(self.states[task.reads[*n].index()].clone()),
+                        Some(Source::Previous) => Some(state.clone()),
+                    };
+                    let states = stage.operands.iter().map(of).collect();
+                    state = self.kernel(stage.op, &stage.labels, stage.finish, states)?;
+                }
+                Ok(state)
+            }
             Verb::View { op, .. } => self.view(task, *op),
             Verb::Fold { monoid, finish } => self.fold(task, *monoid, *finish),
             Verb::Paste => self.paste(task),
@@ -129,17 +145,17 @@ impl Ledger<'_> {
         }
     }
 
+    /// A block of operands in these states.
     fn kernel(
         &mut self,
-        task: &Task,
         op: usize,
         labels: &Region,
         finish: bool,
-        operands: &[Option<usize>],
+        operands: Vec<Option<State>>,
     ) -> Result<State, PendingFault> {
         let row = &self.graph.ops[op];
         let spec = row.spec.as_ref().expect("checked: the operation computes");
-        let unsettled = |n: &usize| self.states[task.reads[operands[*n]?].index()].unsettled().cloned();
+        let unsettled = |n: &usize| operands[*n].as_ref()?.unsettled().cloned();
         let pending: Vec<usize> = (0..operands.len()).filter(|n| unsettled(n).is_some()).collect();
         let held: Vec<Rc<Partials>> = pending.iter().filter_map(unsettled).collect();
         let Some(partials) = held.first() else {

@@ -13,11 +13,13 @@
 //!   the arithmetic of other blocks is `points / elements`, points of label space if anything is computed at them;
 //! * a local copy of `b` bytes: `2 b / memory_bandwidth + launch` (read and write), nothing where
 //!   element-wise work is free;
+//! * a fused row: what its blocks take, launched once, without the bytes of what lies between them, which is neither
+//!   written nor read;
 //! * an empty block: nothing, since it is not launched.
 
 use crate::machine::Device;
 use crate::units::Seconds;
-use ein_ir::monoid::Monoid;
+use ein_ir::monoid::{Form, Monoid};
 use ein_ir::region::Region;
 use ein_ir::spec::Spec;
 
@@ -62,6 +64,33 @@ pub fn kernel_parts(device: &Device, spec: &Spec, labels: &Region) -> Parts {
     let compute = if operations == 0.0 { 0.0 } else { operations / rate };
     let both = if device.elements.is_some() { compute + memory } else { compute.max(memory) };
     Parts { compute: Seconds(compute), memory: Seconds(memory), seconds: Seconds(both + device.launch.0) }
+}
+
+/// Seconds that the blocks of a fused row take on `device`, each the only reader of the one before it.
+pub fn fused_seconds(device: &Device, stages: &[(&Spec, &Region)]) -> Seconds {
+    let mut all = Parts::default();
+    let mut launched = 0.0;
+    for (n, (spec, labels)) in stages.iter().enumerate() {
+        let parts = kernel_parts(device, spec, labels);
+        all.compute.0 += parts.compute.0;
+        all.memory.0 += parts.memory.0;
+        if parts.seconds.0 > 0.0 {
+            launched = device.launch.0;
+        }
+        // Where the next stage is free it was not said to read this one's result.
+        if n + 1 < stages.len() && !(device.free_elementwise && !stages[n + 1].0.work.contraction) {
+            all.memory.0 -= 2.0 * result_bytes(spec, labels) / device.memory_bandwidth;
+        }
+    }
+    let (compute, memory) = (all.compute.0, all.memory.0.max(0.0));
+    let both = if device.elements.is_some() { compute + memory } else { compute.max(memory) };
+    Seconds(both + launched)
+}
+
+/// Bytes of the finished result of a block.
+fn result_bytes(spec: &Spec, labels: &Region) -> f64 {
+    let region = spec.result_region(labels);
+    Form::finished(spec.dtype, region.rank()).bytes(&region) as f64
 }
 
 /// Seconds that a copy of `bytes` within `device` takes: a cut, a paste, a view that moves elements.
@@ -187,6 +216,22 @@ mod tests {
         near(kernel_seconds(&thread, &copy(1_000_000), &map), 8e6 / 12e9 + 2e-6);
         let product = Region::of(&[(0, 64), (0, 64), (0, 64)]);
         near(kernel_seconds(&thread, &matmul(64, 64, 64), &product), 524_288.0 / 150e9 + 24_576.0 / 12e9 + 2e-6);
+    }
+
+    #[test]
+    fn what_lies_between_fused_blocks_is_not_moved() {
+        let device = |name: &str| Machine::by_name(name).unwrap().devices[0].clone();
+        let (product, map) = (matmul(64, 64, 64), copy(4096));
+        let (space, points) = (product.space(), map.space());
+        let near = |found: Seconds, expected: f64| assert!((found.0 - expected).abs() <= 1e-9 * expected, "{found}");
+        // One after the other: 3 and 2 matrices, of bf16 and of f32; together one of the product's less twice.
+        let real = device("8xa100");
+        let bytes = 3.0 * 8192.0 + 2.0 * 16384.0 - 2.0 * 8192.0;
+        near(fused_seconds(&real, &[(&product, &space), (&map, &points)]), bytes / 1.555e12 + 2e-6);
+        // Where maps are free, there is nothing to save.
+        let ideal = device("8xa100-ideal");
+        let alone = kernel_seconds(&ideal, &product, &space).0;
+        near(fused_seconds(&ideal, &[(&product, &space), (&map, &points)]), alone);
     }
 
     #[test]

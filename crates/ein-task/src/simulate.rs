@@ -46,6 +46,11 @@ pub fn compute_seconds(graph: &TaskGraph, machine: &Machine, task: &Task) -> Sec
             let spec = graph.ops[*op].spec.as_ref().expect("an operation with a kernel has a spec");
             price::kernel_seconds(device, spec, labels)
         }
+        Verb::Fused { stages } => {
+            let spec = |op: usize| graph.ops[op].spec.as_ref().expect("an operation with a kernel has a spec");
+            let stages: Vec<_> = stages.iter().map(|s| (spec(s.op), &s.labels)).collect();
+            price::fused_seconds(device, &stages)
+        }
         Verb::View { .. } | Verb::Cut => price::local_seconds(device, bytes()),
         Verb::Paste => {
             let there = task.reads.iter().map(|&r| graph.task(r)).filter(|t| t.within.is_none());
@@ -200,6 +205,10 @@ pub fn name(graph: &TaskGraph, task: &Task) -> String {
     let to = |verb: &str, way: &str, device: DeviceId| format!("{verb} {tensor} {way} {device}");
     match &task.verb {
         Verb::Kernel { op, .. } => graph.ops[*op].name.clone(),
+        Verb::Fused { stages } => {
+            let names: Vec<&str> = stages.iter().map(|s| graph.ops[s.op].name.as_str()).collect();
+            names.join(" + ")
+        }
         Verb::View { op, .. } => format!("view {}", graph.ops[*op].name),
         Verb::Send { to: device } => to("send", "to", *device),
         Verb::Receive { from } => to("receive", "from", *from),

@@ -73,6 +73,13 @@ pub enum Verb {
         /// region. `None` where the block reads nothing of it.
         operands: Vec<Option<usize>>,
     },
+    /// Blocks of several operations, each the only reader of the one before it: what is between them is never a value. What
+    /// it means is what the stages mean one after the other.
+    Fused {
+        /// Two or more. All but the last are finished; all but the first fold nothing and read the one before element
+        /// by element: its axes are their first labels, in order.
+        stages: Vec<Stage>,
+    },
     /// A box of a view's result from boxes of its inputs.
     View {
         /// Position in [`TaskGraph::ops`].
@@ -108,12 +115,35 @@ pub enum Verb {
     },
 }
 
+/// One operation's block of a fused row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Stage {
+    /// Position in [`TaskGraph::ops`].
+    pub op: usize,
+    /// The block, in label space.
+    pub labels: Region,
+    /// Whether to finish the result, as of a kernel.
+    pub finish: bool,
+    /// For every operand, where it is. `None` where the block reads nothing of it.
+    pub operands: Vec<Option<Source>>,
+}
+
+/// Where an operand of a stage is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// In this one of the row's reads.
+    Read(usize),
+    /// It is what the stage before leaves.
+    Previous,
+}
+
 impl Verb {
     /// Its name in text forms and messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Feed { .. } => "feed",
             Self::Kernel { .. } => "kernel",
+            Self::Fused { .. } => "fused",
             Self::View { .. } => "view",
             Self::Cut => "cut",
             Self::Send { .. } => "send",

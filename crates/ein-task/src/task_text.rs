@@ -14,7 +14,7 @@
 //! Operations are printed by name: their definitions belong to the graph, and [`parse`] takes them from a table.
 
 use crate::machine::{DeviceId, DeviceSet};
-use crate::task::{External, OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
+use crate::task::{External, OpRow, Slot, Source, Stage, Task, TaskGraph, TaskId, Value, Verb};
 use crate::units::Bytes;
 use ein_ir::dtype::DType;
 use ein_ir::graph::TensorType;
@@ -71,6 +71,18 @@ pub fn task_text(task: &Task) -> String {
             let finish = if *finish { "finish" } else { "pending" };
             let operands = operands.iter().map(|o| o.map_or_else(|| "-".into(), |o| o.to_string()));
             write!(text, " op{op} {labels} {finish} operands{}", list(operands))
+        }
+        Verb::Fused { stages } => {
+            for stage in stages {
+                let finish = if stage.finish { "finish" } else { "pending" };
+                let operands = stage.operands.iter().map(|o| match o {
+                    None => "-".into(),
+                    Some(Source::Read(n)) => n.to_string(),
+                    Some(Source::Previous) => "it".into(),
+                });
+                let _ = write!(text, " op{} {} {finish} operands{}", stage.op, stage.labels, list(operands));
+            }
+            Ok(())
         }
         Verb::View { op, inputs } => write!(text, " op{op} inputs{}", list(inputs)),
         Verb::Send { to } => write!(text, " {to}"),
@@ -229,6 +241,26 @@ fn parse_task(words: &mut Words) -> Result<Task, TaskTextError> {
                 });
             }
             Verb::Kernel { op, labels, finish, operands }
+        }
+        "fused" => {
+            let mut stages = Vec::new();
+            while words.peek().is_some_and(|w| w.starts_with("op")) {
+                let (op, labels, finish) = (words.number("op")?, words.region()?, words.finish()?);
+                words.expect("operands")?;
+                let mut operands = Vec::new();
+                let named = |w: &&str| *w == "-" || *w == "it" || w.starts_with(|c: char| c.is_ascii_digit());
+                while let Some(word) = words.peek().filter(named).map(str::to_owned) {
+                    operands.push(match word.as_str() {
+                        "-" | "it" => {
+                            words.at += 1;
+                            (word == "it").then_some(Source::Previous)
+                        }
+                        _ => Some(Source::Read(words.number("")?)),
+                    });
+                }
+                stages.push(Stage { op, labels, finish, operands });
+            }
+            Verb::Fused { stages }
         }
         "view" => {
             let op = words.number("op")?;
@@ -470,6 +502,7 @@ t8 d2 view op0 inputs 0 1 reads t7 t6 -> [] f32 of 1
 t9 d2 view op0 inputs -> [0:1] f32 of 1
 t10 d2 output o0 reads t7 -> [0:1,0:4] nothing of 1
 t11 d2 fold top.2.largest.indices.f32 pending reads t9 -> [0:2] {value:f32(0);index:i64(0)} of 1
+t12 d2 fused op0 [0:2,0:2,0:2] finish operands 0 - op0 [0:2,0:2,0:2] pending operands it 1 reads t4 t6 -> [0:2,0:2] f32 of 1
 "#;
         let graph = parse(text, &ops()).expect("it is right");
         assert_eq!(print(&graph), text);

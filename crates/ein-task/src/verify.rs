@@ -3,8 +3,9 @@
 use crate::machine::DeviceId;
 use crate::memory::ALIGN;
 use crate::pending::{PendingFault, check_pending};
-use crate::task::{OpRow, Task, TaskGraph, TaskId, Value, Verb};
+use crate::task::{OpRow, Source, Stage, Task, TaskGraph, TaskId, Value, Verb};
 use ein_ir::dtype::DType;
+use ein_ir::einsum::Access;
 use ein_ir::graph::TensorType;
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
@@ -107,6 +108,9 @@ pub enum Fault {
     /// A kernel may finish only what holds all that is folded.
     #[error("finishes a block that lacks part of a folded label")]
     Unfinished,
+    /// A stage of a fused row is not one.
+    #[error("stage {0} {1}")]
+    Stage(usize, &'static str),
     /// Pastes fill their region with disjoint boxes.
     #[error("the boxes read do not fill {0} exactly")]
     NotFilled(Region),
@@ -216,6 +220,7 @@ fn check_task(graph: &TaskGraph, id: TaskId, task: &Task) -> Result<(), Fault> {
                 pending("the value", &task.value, spec.monoid, row.result.dtype)
             }
         }
+        Verb::Fused { stages } => check_fused(graph, stages, &task.value, &reads),
         Verb::View { op, inputs } => {
             exists("operation", *op, graph.ops.len())?;
             let row = &graph.ops[*op];
@@ -292,6 +297,85 @@ fn check_kernel(
         }
     }
     Ok(())
+}
+
+/// Every stage is a kernel; what is between two of them is finished, all of it is read, and by the next alone.
+fn check_fused(graph: &TaskGraph, stages: &[Stage], value: &Value, reads: &[&Value]) -> Result<(), Fault> {
+    if stages.len() < 2 {
+        return Err(Fault::Count { what: "stages", found: stages.len(), expected: 2 });
+    }
+    let sources = || stages.iter().flat_map(|s| &s.operands);
+    if let Some(unused) = (0..reads.len()).find(|n| !sources().any(|s| *s == Some(Source::Read(*n)))) {
+        return Err(Fault::Count { what: "reads", found: reads.len(), expected: unused });
+    }
+    let mut before: Option<(Value, usize)> = None;
+    for (n, stage) in stages.iter().enumerate() {
+        exists("operation", stage.op, graph.ops.len())?;
+        let row = &graph.ops[stage.op];
+        let spec = row.spec.as_ref().ok_or(Fault::Kind(stage.op))?;
+        // The stage as a kernel, which reads what it reads and nothing else.
+        let (mut own, mut operands): (Vec<&Value>, _) = (Vec::new(), Vec::new());
+        for source in &stage.operands {
+            let read = match source {
+                None => None,
+                Some(Source::Read(read)) => {
+                    exists("read", *read, reads.len())?;
+                    Some(reads[*read])
+                }
+                Some(Source::Previous) => {
+                    Some(before.as_ref().map(|b| &b.0).ok_or(Fault::Stage(n, "reads a stage before the first"))?)
+                }
+            };
+            operands.push(read.map(|read| {
+                own.push(read);
+                own.len() - 1
+            }));
+        }
+        check_kernel(row, spec, &stage.labels, stage.finish, &operands, &own)?;
+        if let Some((before, rank)) = &before {
+            check_stage(row, stage, before, *rank).map_err(|why| Fault::Stage(n, why))?;
+        }
+        if n + 1 < stages.len() && !stage.finish {
+            return Err(Fault::Stage(n, "is not finished, and the next one reads it"));
+        }
+        let result = spec.result_region(&stage.labels);
+        if n + 1 == stages.len() {
+            equal("the value", &value.region, &result)?;
+            return if stage.finish {
+                stored("the value", value, &finished(&row.result))
+            } else {
+                pending("the value", value, spec.monoid, row.result.dtype)
+            };
+        }
+        before = Some((Value { region: result, form: finished(&row.result) }, spec.rank));
+    }
+    unreachable!("the last stage returns")
+}
+
+/// A stage reads the one before it element by element.
+fn check_stage(row: &OpRow, stage: &Stage, before: &Value, rank: usize) -> Result<(), &'static str> {
+    let Op::Einsum(e) = &row.op else { return Err("is no einsum, and only the first may be something else") };
+    if e.folds() {
+        return Err("folds, and only the first may");
+    }
+    let own = e.accesses.iter().zip(&stage.operands).filter(|(_, o)| **o == Some(Source::Previous));
+    let mut read = false;
+    for (access, _) in own {
+        read = true;
+        if !reads_in_order(access, &stage.labels, &before.region, rank) {
+            return Err("does not read the stage before it element by element");
+        }
+    }
+    if read { Ok(()) } else { Err("does not read the stage before it") }
+}
+
+/// Whether an access of a block reads a box of an operation's result element by element: its first `rank` axes, those
+/// that are labels of the operation, are the block's first labels, in order and with the same bounds; further ones, of
+/// fields that a monoid stacks, are constant.
+pub fn reads_in_order(access: &Access, labels: &Region, of: &Region, rank: usize) -> bool {
+    let leading = access.axes.iter().enumerate().take_while(|(n, a)| a.as_label() == Some(*n)).count();
+    let constant = access.axes.iter().skip(rank).all(|a| a.terms.is_empty());
+    constant && rank > 0 && leading == rank && labels.0.len() >= rank && labels.0[..rank] == of.0[..rank]
 }
 
 fn check_view(row: &OpRow, op: usize, inputs: &[usize], value: &Value, reads: &[&Value]) -> Result<(), Fault> {

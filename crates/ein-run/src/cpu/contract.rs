@@ -3,6 +3,7 @@
 
 use super::gathered::{Gathered, gathered};
 use super::gemm::{self, Factor, Matrix, MatrixMut};
+use super::packed::{self, Sink};
 use super::piece::{Elements, Piece, PieceMut};
 use super::strided::{Odometer, Strided};
 use super::{Scratch, convert};
@@ -12,7 +13,8 @@ use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Binary, Expr, Row};
 use ein_ir::monoid::Monoid;
-use ein_ir::region::Region;
+use ein_ir::region::{Interval, Region};
+use std::ops::Range;
 
 /// Fewer multiplications in one product than this are done faster without one.
 const SMALL: usize = 256;
@@ -26,9 +28,16 @@ pub(super) struct Dim {
     pub out: i64,
 }
 
+impl Dim {
+    /// The result's step. An extent of 1 has none; any that tells elements apart will do.
+    fn step(self) -> i64 {
+        if self.extent == 1 { 1 } else { self.out }
+    }
+}
+
 /// A contraction as products of matrices in nested loops.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Products {
+pub(super) struct Products {
     m: Dim,
     n: Dim,
     k: Dim,
@@ -38,10 +47,68 @@ struct Products {
     folded: Vec<Dim>,
 }
 
-/// Products in place, or of gathered matrices.
+/// Products in place, of gathered matrices, or with a packed right factor.
 enum Way {
     InPlace(Products),
     Gathered(Gathered),
+    /// Whether the packed factor is the first operand, and with it rows and columns have changed places.
+    Packed(Products, bool),
+}
+
+/// A contraction seen as loops.
+struct Loops {
+    /// What is multiplied in.
+    wide: DType,
+    dims: Vec<Dim>,
+    products: Products,
+    /// Where the operands begin.
+    operands: [Strided; 2],
+    /// Where the result begins.
+    into: i64,
+}
+
+/// A block of an einsum as matrix products; `None` where it is not one.
+fn loops(e: &Einsum, labels: &Region, operands: [&Region; 2], result: &Region) -> Result<Option<Loops>, Cause> {
+    if !e.folds() || e.monoid != Monoid::Sum || !e.dtype.is_float() || labels.is_empty() {
+        return Ok(None);
+    }
+    let (Some(wide), [left, right]) = (factors(&e.join), e.accesses.as_slice()) else { return Ok(None) };
+    if wide != e.dtype.accumulator() {
+        return Ok(None);
+    }
+    let a = Strided::operand(&left.axes, labels, operands[0])?;
+    let b = Strided::operand(&right.axes, labels, operands[1])?;
+    let out = Strided::result(e.rank, labels, result)?;
+    let dims: Vec<Dim> = (0..labels.rank())
+        .map(|l| Dim { extent: labels.0[l].len(), left: a.steps[l], right: b.steps[l], out: out.steps[l] })
+        .collect();
+    Ok(classify(&dims).map(|products| Loops { wide, dims, products, operands: [a, b], into: out.base }))
+}
+
+/// How a block reads an operand that is to be packed: the matrix that fills the operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Constant {
+    /// Inner extent and columns.
+    pub(crate) extents: [usize; 2],
+    /// Steps along them.
+    pub(crate) steps: [i64; 2],
+}
+
+/// The matrix that operand `n` of a block is, where the block is products with it as the one factor that does not
+/// change, and nothing of it is left out.
+pub(crate) fn packable(
+    e: &Einsum,
+    labels: &Region,
+    operands: [&Region; 2],
+    result: &Region,
+    n: usize,
+) -> Option<Constant> {
+    let Loops { products, operands: strided, .. } = loops(e, labels, operands, result).ok()??;
+    let p = if n == 0 { products.swap() } else { products };
+    let apart = p.folded.is_empty() && p.free.iter().all(|d| d.right == 0);
+    let whole = p.k.extent * p.n.extent == operands[n].volume() && strided[n].base == 0;
+    let factor = Constant { extents: [p.k.extent, p.n.extent], steps: [p.k.right, p.n.right] };
+    (apart && whole).then_some(factor)
 }
 
 /// Does a block of an einsum by matrix products, or returns `false` where it is not one.
@@ -52,36 +119,124 @@ pub(crate) fn contract(
     result: &mut PieceMut<'_>,
     scratch: &mut Scratch,
 ) -> Result<bool, Cause> {
-    if !e.folds() || e.monoid != Monoid::Sum || !e.dtype.is_float() || labels.is_empty() || result.fields() != 1 {
+    let [Some(left), Some(right)] = operands else { return Ok(false) };
+    if result.fields() != 1 || !result.dtype(0).is_float() {
         return Ok(false);
     }
-    let (Some(wide), [left_access, right_access]) = (factors(&e.join), e.accesses.as_slice()) else {
+    let Some(Loops { wide, dims, products, operands: [a, b], into }) =
+        loops(e, labels, [left.region, right.region], result.region)?
+    else {
         return Ok(false);
     };
-    if wide != e.dtype.accumulator() || !result.dtype(0).is_float() {
-        return Ok(false);
-    }
-    let [Some(left), Some(right)] = operands else { return Ok(false) };
-    let a = Strided::operand(&left_access.axes, labels, left.region)?;
-    let b = Strided::operand(&right_access.axes, labels, right.region)?;
-    let out = Strided::result(e.rank, labels);
-    let dims: Vec<Dim> = (0..labels.rank())
-        .map(|l| Dim { extent: labels.0[l].len(), left: a.steps[l], right: b.steps[l], out: out.steps[l] })
-        .collect();
-    let Some(products) = classify(&dims) else { return Ok(false) };
     let loops: usize = products.free.iter().chain(&products.folded).map(|d| d.extent).product();
     let size = products.m.extent * products.n.extent * products.k.extent;
-    let way = gathered(&dims, loops, size).map_or(Way::InPlace(products), Way::Gathered);
+    let way = if left.packed || right.packed {
+        Way::Packed(if left.packed { products.swap() } else { products }, left.packed)
+    } else {
+        gathered(&dims, loops, size).map_or(Way::InPlace(products), Way::Gathered)
+    };
     left.dtype()?;
     right.dtype()?;
     let (a, b) = ((left.elements(0), &a), (right.elements(0), &b));
     let extents = labels.shape();
     if wide == DType::F64 {
-        multiply::<f64>(&way, &extents, a, b, result, &mut scratch.f64);
+        multiply::<f64>(&way, &extents, a, b, (into, result), &mut scratch.f64);
     } else {
-        multiply::<f32>(&way, &extents, a, b, result, &mut scratch.f32);
+        multiply::<f32>(&way, &extents, a, b, (into, result), &mut scratch.f32);
     }
     Ok(true)
+}
+
+/// Whether an einsum is a sum of products.
+pub(crate) fn is_product(e: &Einsum) -> bool {
+    e.folds() && e.monoid == Monoid::Sum && e.accesses.len() == 2 && factors(&e.join).is_some()
+}
+
+/// Who uses a product's tiles while they are near.
+pub(crate) trait Use {
+    /// Rows and columns of the product, whose rows are the first `lead` labels of the result and whose columns are the
+    /// others; of several labels of columns there are all.
+    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[f32]) -> Result<(), Cause>;
+}
+
+/// Hands out the tiles of a finished block that is one product with a packed factor, row by row in `f32`; `false` where
+/// it is not.
+pub(crate) fn tiles(
+    e: &Einsum,
+    labels: &Region,
+    operands: &[Option<Piece<'_>>],
+    near: &mut [Vec<f32>; 2],
+    each: &mut dyn Use,
+) -> Result<bool, Cause> {
+    let [Some(left), Some(right)] = operands else { return Ok(false) };
+    let whole = Region(labels.0[..e.rank].to_vec());
+    if left.packed == right.packed || e.dtype != DType::F32 {
+        return Ok(false);
+    }
+    let Some(Loops { products, operands: strided, .. }) = loops(e, labels, [left.region, right.region], &whole)? else {
+        return Ok(false);
+    };
+    let (factor, strided, packed, base, p) = if right.packed {
+        (left, &strided[0], right, strided[1].base, products)
+    } else {
+        (right, &strided[1], left, strided[0].base, products.swap())
+    };
+    let (m, n, k) = (p.m.extent, p.n.extent, p.k.extent);
+    let in_rows = (m == 1 || p.m.out == n as i64) && (n == 1 || p.n.out == 1);
+    let volume = |part: &[Interval]| part.iter().map(|i| i.len()).product::<usize>();
+    let lead = (0..e.rank).find(|&lead| volume(&whole.0[..lead]) == m && volume(&whole.0[lead..]) == n);
+    let (Some(lead), Elements::F32(a), Elements::F32(b)) = (lead, factor.elements(0), packed.elements(0)) else {
+        return Ok(false);
+    };
+    if !in_rows || !p.free.is_empty() || !p.folded.is_empty() {
+        return Ok(false);
+    }
+    let b = &b[p.packed_from(base)..];
+    let [buffer, tile] = near;
+    let rows = packed::block_rows(m, k);
+    for first in (0..m).step_by(rows) {
+        let here = rows.min(m - first);
+        let at = strided.base + first as i64 * p.m.left;
+        let left = Matrix { data: a, at, row: p.m.left, column: p.k.left };
+        let split = e.rank == lead + 1;
+        let mut sink = Used { first, width: n, lead, split, tile, each: &mut *each, fault: Ok(()) };
+        packed::product([here, n, k], left, b, &mut sink, buffer);
+        sink.fault?;
+    }
+    Ok(true)
+}
+
+/// Tiles on their way to who uses them.
+struct Used<'a> {
+    first: usize,
+    width: usize,
+    lead: usize,
+    /// Whether some columns may go alone.
+    split: bool,
+    tile: &'a mut Vec<f32>,
+    each: &'a mut dyn Use,
+    fault: Result<(), Cause>,
+}
+
+impl Sink for Used<'_> {
+    fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
+        let (from, apart) = if self.split { (0, columns.len()) } else { (columns.start, self.width) };
+        let size = rows.len() * apart;
+        if self.tile.len() < size {
+            self.tile.resize(size, 0.0);
+        }
+        (&mut self.tile[from..size], apart)
+    }
+
+    fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
+        if self.fault.is_err() || (!self.split && columns.end < self.width) {
+            return;
+        }
+        let columns = if self.split { columns } else { 0..self.width };
+        let size = rows.len() * columns.len();
+        let rows = self.first + rows.start..self.first + rows.end;
+        self.fault = self.each.tile(rows, self.lead, columns, &self.tile[..size]);
+    }
 }
 
 /// Whether an expression is the exact product of operands 0 and 1, and the type it is computed in. 16-bit
@@ -99,6 +254,21 @@ fn factors(join: &Expr) -> Option<DType> {
     };
     let both = (factor(x)?, factor(y)?);
     (both == (0, 1) || both == (1, 0)).then_some(dtype.accumulator())
+}
+
+impl Products {
+    /// Where the first column of the right factor, whose first element would be at `base`, is in the packed one: it begins
+    /// a panel.
+    fn packed_from(&self, base: i64) -> usize {
+        if base == 0 { 0 } else { (base / self.n.right) as usize * self.k.extent }
+    }
+
+    /// The same with the factors in each other's places.
+    fn swap(self) -> Self {
+        let one = |d: Dim| Dim { left: d.right, right: d.left, ..d };
+        let all = |dims: Vec<Dim>| dims.into_iter().map(one).collect();
+        Self { m: one(self.n), n: one(self.m), k: one(self.k), free: all(self.free), folded: all(self.folded) }
+    }
 }
 
 /// Finds the matrices; `None` where a product is not worth its call.
@@ -151,6 +321,14 @@ pub(super) trait Wide: Factor + Pod {
     fn slice(from: Elements<'_>) -> Option<&[Self]>;
     fn load(from: Elements<'_>, at: usize, out: &mut [Self]);
     fn store(values: &[Self], dtype: DType, out: &mut [u8]);
+    /// Products whose right factor is packed.
+    fn packed(
+        p: &Products,
+        left: (&[Self], i64),
+        right: &[Self],
+        out: (&mut [Self], i64),
+        buffers: [&mut Vec<Self>; 2],
+    );
 }
 
 impl Wide for f32 {
@@ -164,6 +342,39 @@ impl Wide for f32 {
     fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
         convert::from_f32(values, dtype, out, 0);
     }
+    fn packed(
+        p: &Products,
+        (a, a_base): (&[f32], i64),
+        right: &[f32],
+        (out, into): (&mut [f32], i64),
+        [buffer, tile]: [&mut Vec<f32>; 2],
+    ) {
+        let (m, n, k) = (p.m.extent, p.n.extent, p.k.extent);
+        let rows = packed::block_rows(m, k);
+        let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
+        loop {
+            let (mut from, mut into) = (a_base, into);
+            for (d, &at) in p.free.iter().zip(free.at()) {
+                from += d.left * at as i64;
+                into += d.out * at as i64;
+            }
+            for first in (0..m).step_by(rows) {
+                let here = rows.min(m - first);
+                let at = from + first as i64 * p.m.left;
+                let left = Matrix { data: a, at, row: p.m.left, column: p.k.left };
+                let mut sink = Tiles {
+                    out: &mut *out,
+                    at: into + first as i64 * p.m.out,
+                    steps: [p.m.step(), p.n.step()],
+                    tile: &mut *tile,
+                };
+                packed::product([here, n, k], left, right, &mut sink, buffer);
+            }
+            if !free.step() {
+                return;
+            }
+        }
+    }
 }
 
 impl Wide for f64 {
@@ -176,6 +387,9 @@ impl Wide for f64 {
     }
     fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
         convert::from_f64(values, dtype, out, 0);
+    }
+    fn packed(_: &Products, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: [&mut Vec<f64>; 2]) {
+        unreachable!("only `f32` is packed")
     }
 }
 
@@ -200,7 +414,7 @@ fn multiply<T: Wide>(
     extents: &[usize],
     a: (Elements<'_>, &Strided),
     b: (Elements<'_>, &Strided),
-    result: &mut PieceMut<'_>,
+    (into, result): (i64, &mut PieceMut<'_>),
     scratch: &mut Vec<Vec<T>>,
 ) {
     scratch.resize_with(scratch.len().max(5), Vec::new);
@@ -209,8 +423,16 @@ fn multiply<T: Wide>(
     let (b, b_base) = widened(b, extents, right);
     let dtype = result.dtype(0);
     let mut fill = |out: &mut [T]| match way {
-        Way::InPlace(products) => nest(products, (a, a_base), (b, b_base), out),
-        Way::Gathered(products) => products.multiply((a, a_base), (b, b_base), out, [&mut *rows, &mut *columns]),
+        Way::InPlace(products) => nest(products, (a, a_base), (b, b_base), (out, into)),
+        Way::Gathered(products) => {
+            products.multiply((a, a_base), (b, b_base), (out, into), [&mut *rows, &mut *columns]);
+        }
+        Way::Packed(p, false) => {
+            T::packed(p, (a, a_base), &b[p.packed_from(b_base)..], (out, into), [&mut *rows, &mut *columns]);
+        }
+        Way::Packed(p, true) => {
+            T::packed(p, (b, b_base), &a[p.packed_from(a_base)..], (out, into), [&mut *rows, &mut *columns]);
+        }
     };
     if dtype == T::DTYPE {
         fill(result.slice(0));
@@ -222,14 +444,12 @@ fn multiply<T: Wide>(
     }
 }
 
-fn nest<T: Wide>(p: &Products, (a, a_base): (&[T], i64), (b, b_base): (&[T], i64), out: &mut [T]) {
+fn nest<T: Wide>(p: &Products, (a, a_base): (&[T], i64), (b, b_base): (&[T], i64), (out, base): (&mut [T], i64)) {
     let extents = |dims: &[Dim]| dims.iter().map(|d| d.extent).collect::<Vec<_>>();
     let mut free = Odometer::new(extents(&p.free));
     let mut folded = Odometer::new(extents(&p.folded));
-    // An extent of 1 has no step; any that tells elements apart will do.
-    let step = |d: Dim| if d.extent == 1 { 1 } else { d.out };
     loop {
-        let (mut left, mut right, mut into) = (a_base, b_base, 0);
+        let (mut left, mut right, mut into) = (a_base, b_base, base);
         for (d, &n) in p.free.iter().zip(free.at()) {
             left += d.left * n as i64;
             right += d.right * n as i64;
@@ -244,7 +464,7 @@ fn nest<T: Wide>(p: &Products, (a, a_base): (&[T], i64), (b, b_base): (&[T], i64
             }
             let left = Matrix { data: a, at: l, row: p.m.left, column: p.k.left };
             let right = Matrix { data: b, at: r, row: p.k.right, column: p.n.right };
-            let mut product = MatrixMut { data: &mut *out, at: into, row: step(p.m), column: step(p.n) };
+            let mut product = MatrixMut { data: &mut *out, at: into, row: p.m.step(), column: p.n.step() };
             gemm::product([p.m.extent, p.n.extent, p.k.extent], left, right, &mut product, add);
             add = true;
             if !folded.step() {
@@ -253,6 +473,41 @@ fn nest<T: Wide>(p: &Products, (a, a_base): (&[T], i64), (b, b_base): (&[T], i64
         }
         if !free.step() {
             return;
+        }
+    }
+}
+
+/// Tiles of a product with a packed factor: in the result where its columns lie side by side, else on their way there.
+struct Tiles<'a> {
+    out: &'a mut [f32],
+    at: i64,
+    steps: [i64; 2],
+    tile: &'a mut Vec<f32>,
+}
+
+impl Sink for Tiles<'_> {
+    fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
+        let [row, column] = self.steps;
+        if column == 1 && row > 0 {
+            let at = self.at + rows.start as i64 * row + columns.start as i64;
+            return (&mut self.out[at as usize..], row as usize);
+        }
+        let size = rows.len() * columns.len();
+        if self.tile.len() < size {
+            self.tile.resize(size, 0.0);
+        }
+        (&mut self.tile[..size], columns.len())
+    }
+
+    fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
+        let [row, column] = self.steps;
+        if column == 1 && row > 0 {
+            return;
+        }
+        for (r, values) in rows.zip(self.tile.chunks(columns.len())) {
+            for (c, &value) in columns.clone().zip(values) {
+                self.out[(self.at + r as i64 * row + c as i64 * column) as usize] = value;
+            }
         }
     }
 }
@@ -268,7 +523,7 @@ mod tests {
         let of = |n: usize| {
             Strided::operand(&e.accesses[n].axes, &space, &Region::whole(shapes[n])).expect("inside its tensor")
         };
-        let (a, b, out) = (of(0), of(1), Strided::result(e.rank, &space));
+        let (a, b, out) = (of(0), of(1), Strided::result(e.rank, &space, &space).expect("inside"));
         let dim = |l: usize| Dim { extent: e.labels[l].extent, left: a.steps[l], right: b.steps[l], out: out.steps[l] };
         let p = classify(&(0..e.labels.len()).map(dim).collect::<Vec<_>>())?;
         Some(([p.m.extent, p.n.extent, p.k.extent], p.free.len(), p.folded.len()))

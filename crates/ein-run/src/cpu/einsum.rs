@@ -5,7 +5,8 @@
 //! result, reduced at the end. Either way the order is fixed by the block's shape.
 
 use super::fold;
-use super::lanes::{Axis, BLOCK, Lane, Lanes, shift};
+use super::hoist::{Tables, hoist};
+use super::lanes::{Axis, BLOCK, Lane, Lanes, Values, ValuesMut, shift};
 use super::piece::{Elements, Piece, PieceMut};
 use super::rows::cast;
 use super::state::{State, store};
@@ -13,11 +14,15 @@ use super::strided::{Odometer, Strided};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
-use ein_ir::expr::{Binary, Row};
+use ein_ir::expr::{Binary, Expr, Row};
 use ein_ir::monoid::Monoid;
 use ein_ir::region::Region;
 
-/// Evaluates a block of an einsum into `result`.
+/// A last axis of this many points is walked in blocks that end where it ends, so that operands and the result are
+/// read and written where they are.
+const LONG: usize = 64;
+
+/// Evaluates a block of an einsum into `result`, whose region is the block's, or for what folds nothing may hold it.
 pub(crate) fn einsum(
     e: &Einsum,
     labels: &Region,
@@ -25,6 +30,7 @@ pub(crate) fn einsum(
     result: &mut PieceMut<'_>,
     finish: bool,
     name: &str,
+    tables: &mut Tables,
 ) -> Result<(), Cause> {
     let outputs: usize = labels.0[..e.rank].iter().map(|i| i.len()).product();
     let expected = if e.monoid.is_plain() || (finish && e.folds()) || !e.folds() { 1 } else { fold::fields(e.monoid) };
@@ -59,11 +65,22 @@ pub(crate) fn einsum(
         strided.push(Strided::operand(&access.axes, labels, piece.region)?);
         pieces.push(piece.elements(0));
     }
+    let hoisted = hoist(&e.join, labels, &pieces, &strided, tables);
+    let mut join = &e.join;
+    if let Some(hoisted) = &hoisted {
+        join = &hoisted.join;
+        for (table, steps) in &hoisted.tables {
+            pieces.push(table.elements());
+            strided.push(Strided { base: 0, steps: steps.clone() });
+        }
+    }
+    let into = Strided::result(e.rank, labels, result.region)?;
     let base: Vec<i64> = strided.iter().map(|s| s.base).collect();
-    let reads_index = |l: usize| e.join.rows().iter().any(|r| r.0 == Row::Index(l));
+    let reads_index = |l: usize| join.rows().iter().any(|r| r.0 == Row::Index(l));
+    // The result's steps come last.
     let axis = |l: usize| Axis {
         extent: labels.0[l].len(),
-        steps: strided.iter().map(|s| s.steps[l]).collect(),
+        steps: strided.iter().map(|s| s.steps[l]).chain([into.steps[l]]).collect(),
         label: reads_index(l).then_some((l, labels.0[l].lo as i64)),
     };
     let free = merged((0..e.rank).map(axis).collect());
@@ -75,8 +92,10 @@ pub(crate) fn einsum(
         && matches!(e.join.rows().last(), Some((Row::Binary(Binary::Mul, ..), _)));
     let target = if e.folds() { acc } else { e.dtype };
     let indices = vec![0; labels.rank()];
-    let mut job = Job { e, exact, target, pieces: &pieces, base, indices, state };
-    if e.folds() && by_rows(&free, &folded) {
+    let mut job = Job { join, exact, target, pieces: &pieces, base, indices, state };
+    if !e.folds() {
+        job.map(free, into.base, result);
+    } else if by_rows(&free, &folded) {
         job.rows(&free, folded, result);
     } else {
         job.columns(free, &folded, result);
@@ -116,7 +135,8 @@ fn by_rows(free: &[Axis], folded: &[Axis]) -> bool {
 
 /// One block's work.
 struct Job<'a> {
-    e: &'a Einsum,
+    /// The einsum's join, or what is left of it beside tables.
+    join: &'a Expr,
     exact: bool,
     target: DType,
     pieces: &'a [Elements<'a>],
@@ -128,7 +148,7 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn lanes(&self, axes: Vec<Axis>) -> Lanes<'a> {
-        Lanes::new(&self.e.join, self.exact, self.pieces, axes)
+        Lanes::new(self.join, self.exact, self.pieces, axes)
     }
 
     /// The steps of every operand over some axes.
@@ -140,6 +160,45 @@ impl<'a> Job<'a> {
         for (axis, &n) in axes.iter().zip(at) {
             if let Some((label, first)) = axis.label {
                 self.indices[label] = first + n as i64;
+            }
+        }
+    }
+
+    /// Nothing is folded: lanes are results, and stored as they are. (Added to a sum of nothing, -0 would become 0.)
+    fn map(&mut self, free: Vec<Axis>, into: i64, result: &mut PieceMut<'_>) {
+        let long = free.last().is_some_and(|a| a.extent >= LONG);
+        let step = free.last().map_or(1, |a| a.steps[self.pieces.len()]);
+        let dtype = result.dtype(0);
+        let mut lanes = self.lanes(free);
+        let mut value = Lane::new(self.target);
+        let same = self.same();
+        let mut left = lanes.volume();
+        while left > 0 {
+            let n = BLOCK.min(if long { lanes.left() } else { left });
+            left -= n;
+            lanes.advance(n);
+            let at = into + lanes.offset(self.pieces.len());
+            if same && step == 1 && lanes.is_line() {
+                let range = at as usize..at as usize + n;
+                let out = match (self.target, dtype) {
+                    (DType::F32, DType::F32) => Some(ValuesMut::F32(&mut result.slice(0)[range])),
+                    (DType::F64, DType::F64) => Some(ValuesMut::F64(&mut result.slice(0)[range])),
+                    (DType::I64, DType::I64) => Some(ValuesMut::Int(&mut result.slice(0)[range])),
+                    _ => None,
+                };
+                if let Some(out) = out {
+                    lanes.evaluate_into(&self.base, &self.indices, out);
+                    continue;
+                }
+            }
+            if same {
+                lanes.evaluate(&self.base, &self.indices);
+            } else {
+                cast(lanes.evaluate(&self.base, &self.indices), value.values_mut(n), self.target);
+            }
+            for (at, from) in lanes.places(self.pieces.len()) {
+                let values = if same { lanes.value(&self.base) } else { value.values(n) };
+                store_steps(values, from, dtype, result.bytes(0), into + at, step);
             }
         }
     }
@@ -158,18 +217,6 @@ impl<'a> Job<'a> {
         while at < outputs {
             let n = BLOCK.min(outputs - at);
             lanes.advance(n);
-            if !self.e.folds() {
-                // Stored as it is: added to a sum of nothing, -0 would become 0.
-                let join = lanes.evaluate(&base, &self.indices);
-                if same {
-                    store(join, n, result.dtype(0), result.bytes(0), at);
-                } else {
-                    cast(join, &mut value, self.target, n);
-                    store(&value, n, result.dtype(0), result.bytes(0), at);
-                }
-                at += n;
-                continue;
-            }
             self.state.start(n, points);
             for pass in 0..self.state.passes() {
                 let mut odometer = Odometer::new(extents.clone());
@@ -180,8 +227,8 @@ impl<'a> Job<'a> {
                     if same {
                         self.state.add(pass, join, n);
                     } else {
-                        cast(join, &mut value, self.target, n);
-                        self.state.add(pass, &value, n);
+                        cast(join, value.values_mut(n), self.target);
+                        self.state.add(pass, value.values(n), n);
                     }
                     if !odometer.step() {
                         break;
@@ -221,8 +268,8 @@ impl<'a> Job<'a> {
                     if same {
                         row.wide_add(pass, join, here);
                     } else {
-                        cast(join, &mut value, self.target, here);
-                        row.wide_add(pass, &value, here);
+                        cast(join, value.values_mut(here), self.target);
+                        row.wide_add(pass, value.values(here), here);
                     }
                     left -= here;
                 }
@@ -246,7 +293,22 @@ impl<'a> Job<'a> {
 
     /// Whether the join's lanes can be folded as they are.
     fn same(&self) -> bool {
-        let join = if self.exact { self.e.join.dtype().accumulator() } else { self.e.join.dtype() };
+        let join = if self.exact { self.join.dtype().accumulator() } else { self.join.dtype() };
         join == self.target || (self.target == DType::F32 && join.accumulator() == DType::F32)
+    }
+}
+
+/// Stores a range of values as a type, `step` elements apart.
+fn store_steps(values: Values<'_>, range: std::ops::Range<usize>, dtype: DType, out: &mut [u8], at: i64, step: i64) {
+    let part = |n: usize, m: usize| match values {
+        Values::F32(v) => Values::F32(&v[n..m]),
+        Values::F64(v) => Values::F64(&v[n..m]),
+        Values::Int(v) => Values::Int(&v[n..m]),
+    };
+    if step == 1 {
+        return store(part(range.start, range.end), dtype, out, at as usize);
+    }
+    for (n, to) in range.zip(0..) {
+        store(part(n, n + 1), dtype, out, (at + to * step) as usize);
     }
 }

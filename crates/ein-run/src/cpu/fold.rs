@@ -322,7 +322,7 @@ fn plain(fold: Fold, pieces: &[Piece<'_>], result: &mut PieceMut<'_>) {
                 _ => unreachable!("all partials are stored alike"),
             }
         }
-        store(&acc, n, result.dtype(0), result.bytes(0), at);
+        store(acc.values(n), result.dtype(0), result.bytes(0), at);
         at += n;
     }
 }

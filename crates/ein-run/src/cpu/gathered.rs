@@ -117,7 +117,7 @@ impl Gathered {
         &self,
         left: (&[T], i64),
         right: (&[T], i64),
-        out: &mut [T],
+        (out, first_out): (&mut [T], i64),
         [rows, columns]: [&mut Vec<T>; 2],
     ) {
         let ((a, a_base), (b, b_base)) = if self.swapped { (right, left) } else { (left, right) };
@@ -130,7 +130,7 @@ impl Gathered {
         let mut free = Odometer::new(self.free.iter().map(|d| d.extent).collect());
         let mut packed_at = None;
         loop {
-            let (mut left, mut right, mut into) = (a_base, b_base, 0);
+            let (mut left, mut right, mut into) = (a_base, b_base, first_out);
             for (d, &at) in self.free.iter().zip(free.at()) {
                 left += d.left * at as i64;
                 right += d.right * at as i64;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod block;
+pub(crate) mod flash;
 mod gather;
 mod gather_along;
 mod ids;

@@ -44,7 +44,35 @@ impl Lane {
         Self::Int(Vec::new())
     }
 
-    fn ints(&self) -> &[i64] {
+    /// The first `n` values.
+    pub(crate) fn values(&self, n: usize) -> Values<'_> {
+        match self {
+            Self::F32(v) => Values::F32(&v[..n]),
+            Self::F64(v) => Values::F64(&v[..n]),
+            Self::Int(v) => Values::Int(&v[..n]),
+        }
+    }
+
+    /// The first `n` values, to be written.
+    pub(crate) fn values_mut(&mut self, n: usize) -> ValuesMut<'_> {
+        match self {
+            Self::F32(v) => ValuesMut::F32(&mut v[..n]),
+            Self::F64(v) => ValuesMut::F64(&mut v[..n]),
+            Self::Int(v) => ValuesMut::Int(&mut v[..n]),
+        }
+    }
+}
+
+/// Values of a block of points: of a lane, or an operand's as they lie in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Values<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    Int(&'a [i64]),
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn ints(self) -> &'a [i64] {
         match self {
             Self::Int(v) => v,
             Self::F32(_) | Self::F64(_) => unreachable!("checked when the row was pushed: an integer"),
@@ -52,7 +80,15 @@ impl Lane {
     }
 }
 
-/// A loop over a label of the block: its extent, and how far a step moves each operand.
+/// Where values of a block of points go.
+#[derive(Debug)]
+pub(crate) enum ValuesMut<'a> {
+    F32(&'a mut [f32]),
+    F64(&'a mut [f64]),
+    Int(&'a mut [i64]),
+}
+
+/// A loop over a label of the block: its extent, and how far a step moves each operand, and what else there is.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) extent: usize,
@@ -64,7 +100,7 @@ pub(crate) struct Axis {
 /// A run of points along the last axis.
 struct Segment {
     len: usize,
-    /// Element of every operand, relative to the block's base.
+    /// Element of every operand, and of what else the axes have steps for, relative to the block's base.
     offsets: Vec<i64>,
     /// Index of every axis.
     at: Vec<usize>,
@@ -93,7 +129,8 @@ impl<'a> Lanes<'a> {
             *dtype = dtype.accumulator();
         }
         if axes.is_empty() {
-            axes.push(Axis { extent: 1, steps: vec![0; operands.len()], label: None });
+            // One step more than there are operands: axes may say where results go.
+            axes.push(Axis { extent: 1, steps: vec![0; operands.len() + 1], label: None });
         }
         let (places, values) = placed(&rows);
         // The last axis is walked in runs, the others by the odometer.
@@ -120,7 +157,7 @@ impl<'a> Lanes<'a> {
             segment.at.clear();
             segment.at.extend_from_slice(at);
             segment.offsets.clear();
-            segment.offsets.resize(self.operands.len(), 0);
+            segment.offsets.resize(self.axes[0].steps.len(), 0);
             for (axis, &n) in self.axes.iter().zip(at) {
                 for (offset, &step) in segment.offsets.iter_mut().zip(&axis.steps) {
                     *offset += step * n as i64;
@@ -133,45 +170,118 @@ impl<'a> Lanes<'a> {
     }
 
     /// Evaluates the block with the operands at `base` and the indices `outer` of labels that are no axis.
-    pub(crate) fn evaluate(&mut self, base: &[i64], outer: &[i64]) -> &Lane {
-        for row in 0..self.rows.len() {
-            let (what, dtype) = self.rows[row];
-            if matches!(what, Row::Const(_)) {
+    pub(crate) fn evaluate(&mut self, base: &[i64], outer: &[i64]) -> Values<'_> {
+        let last = self.rows.len() - 1;
+        for row in 0..=last {
+            if matches!(self.rows[row].0, Row::Const(_)) || self.direct(row, base).is_some() {
                 continue;
             }
-            let n = self.points;
             let place = self.places[row];
             let mut lane = std::mem::replace(&mut self.values[place], Lane::nothing());
-            let out = &mut lane;
-            let done = |row: usize| &self.values[self.places[row]];
-            match what {
-                Row::Const(_) => unreachable!("filled once"),
-                Row::Operand(k) => {
-                    let step = self.axes.last().expect("an axis").steps[k];
-                    let mut at = 0;
-                    for s in &self.segments[..self.used] {
-                        load(self.operands[k], base[k] + s.offsets[k], step, out, at..at + s.len);
-                        at += s.len;
-                    }
-                }
-                Row::Index(label) => {
-                    let Lane::Int(out) = out else { unreachable!("an index is an integer") };
-                    indices(&self.axes, &self.segments[..self.used], label, outer, out);
-                }
-                Row::Unary(function, x) => unary(function, done(x), out, dtype, n),
-                Row::Binary(function, a, b) => {
-                    let two = match self.rows[b].0 {
-                        Row::Const(Literal::Float(bits)) => f64::from_bits(bits) == 2.0,
-                        _ => false,
-                    };
-                    binary(function, done(a), done(b), out, dtype, n, two);
-                }
-                Row::Select(c, yes, no) => select(done(c).ints(), done(yes), done(no), out, n),
-                Row::Cast(x) => cast(done(x), out, dtype, n),
-            }
+            self.row(row, base, outer, lane.values_mut(self.points));
             self.values[place] = lane;
         }
-        &self.values[*self.places.last().expect("an expression has a row")]
+        self.done(last, base)
+    }
+
+    /// [`Self::evaluate`], the values written to `out`, which is as long as the block and of the value's kind.
+    pub(crate) fn evaluate_into(&mut self, base: &[i64], outer: &[i64], out: ValuesMut<'_>) {
+        let last = self.rows.len() - 1;
+        for row in 0..last {
+            if matches!(self.rows[row].0, Row::Const(_)) || self.direct(row, base).is_some() {
+                continue;
+            }
+            let place = self.places[row];
+            let mut lane = std::mem::replace(&mut self.values[place], Lane::nothing());
+            self.row(row, base, outer, lane.values_mut(self.points));
+            self.values[place] = lane;
+        }
+        if let Row::Const(_) = self.rows[last].0 {
+            cast(self.done(last, base), out, self.rows[last].1);
+        } else {
+            self.row(last, base, outer, out);
+        }
+    }
+
+    /// An operand's values where they lie side by side in memory, in the type that they are computed in.
+    fn direct(&self, row: usize, base: &[i64]) -> Option<Values<'a>> {
+        let Row::Operand(k) = self.rows[row].0 else { return None };
+        if self.used != 1 || self.axes.last().expect("an axis").steps[k] != 1 {
+            return None;
+        }
+        let at = (base[k] + self.segments[0].offsets[k]) as usize;
+        match self.operands[k] {
+            Elements::F32(v) => Some(Values::F32(&v[at..at + self.points])),
+            Elements::F64(v) if self.rows[row].1 == DType::F64 => Some(Values::F64(&v[at..at + self.points])),
+            Elements::I64(v) => Some(Values::Int(&v[at..at + self.points])),
+            Elements::F64(_) | Elements::BF16(_) | Elements::F16(_) | Elements::I32(_) | Elements::U8(_) => None,
+        }
+    }
+
+    /// The values of a row that is done.
+    fn done(&self, row: usize, base: &[i64]) -> Values<'_> {
+        self.direct(row, base).unwrap_or_else(|| self.values[self.places[row]].values(self.points))
+    }
+
+    /// Evaluates one row, which is no constant.
+    fn row(&self, row: usize, base: &[i64], outer: &[i64], out: ValuesMut<'_>) {
+        let (what, dtype) = self.rows[row];
+        let done = |row: usize| self.done(row, base);
+        match what {
+            Row::Const(_) => unreachable!("filled once"),
+            Row::Operand(k) => {
+                let step = self.axes.last().expect("an axis").steps[k];
+                let mut out = out;
+                let mut at = 0;
+                for s in &self.segments[..self.used] {
+                    load(self.operands[k], base[k] + s.offsets[k], step, &mut out, at..at + s.len);
+                    at += s.len;
+                }
+            }
+            Row::Index(label) => {
+                let ValuesMut::Int(out) = out else { unreachable!("an index is an integer") };
+                indices(&self.axes, &self.segments[..self.used], label, outer, out);
+            }
+            Row::Unary(function, x) => unary(function, done(x), out, dtype),
+            Row::Binary(function, a, b) => {
+                let two = match self.rows[b].0 {
+                    Row::Const(Literal::Float(bits)) => f64::from_bits(bits) == 2.0,
+                    _ => false,
+                };
+                binary(function, done(a), done(b), out, dtype, two);
+            }
+            Row::Select(c, yes, no) => select(done(c).ints(), done(yes), done(no), out),
+            Row::Cast(x) => cast(done(x), out, dtype),
+        }
+    }
+
+    /// Points left before the last axis begins anew.
+    pub(crate) fn left(&self) -> usize {
+        self.odometer.left()
+    }
+
+    /// Whether the block lies along the last axis.
+    pub(crate) fn is_line(&self) -> bool {
+        self.used == 1
+    }
+
+    /// Where the block begins by the steps numbered `k` of the axes.
+    pub(crate) fn offset(&self, k: usize) -> i64 {
+        self.segments[0].offsets[k]
+    }
+
+    /// Where each run of the block's points begins by the steps numbered `k` of the axes, and which points they are.
+    pub(crate) fn places(&self, k: usize) -> impl Iterator<Item = (i64, std::ops::Range<usize>)> {
+        let mut at = 0;
+        self.segments[..self.used].iter().map(move |s| {
+            at += s.len;
+            (s.offsets[k], at - s.len..at)
+        })
+    }
+
+    /// The block's values, once they are evaluated.
+    pub(crate) fn value(&self, base: &[i64]) -> Values<'_> {
+        self.done(self.rows.len() - 1, base)
     }
 }
 
@@ -242,7 +352,7 @@ fn indices(axes: &[Axis], segments: &[Segment], label: usize, outer: &[i64], out
 }
 
 /// Loads elements `at`, `at + step`, … into a range of a lane.
-fn load(from: Elements<'_>, at: i64, step: i64, out: &mut Lane, range: std::ops::Range<usize>) {
+fn load(from: Elements<'_>, at: i64, step: i64, out: &mut ValuesMut<'_>, range: std::ops::Range<usize>) {
     /// Strided, with a conversion of each element.
     fn gather<T: Copy, U: Copy>(v: &[T], at: i64, step: i64, out: &mut [U], f: impl Fn(T) -> U) {
         match step {
@@ -252,14 +362,14 @@ fn load(from: Elements<'_>, at: i64, step: i64, out: &mut Lane, range: std::ops:
         }
     }
     match (out, from) {
-        (Lane::F32(out), from) if step == 1 => to_f32(from, at as usize, &mut out[range]),
-        (Lane::F32(out), Elements::F32(v)) => gather(v, at, step, &mut out[range], |x| x),
-        (Lane::F32(out), Elements::BF16(v)) => gather(v, at, step, &mut out[range], half::bf16::to_f32),
-        (Lane::F32(out), Elements::F16(v)) => gather(v, at, step, &mut out[range], f16::to_f32),
-        (Lane::F64(out), Elements::F64(v)) => gather(v, at, step, &mut out[range], |x| x),
-        (Lane::Int(out), Elements::I64(v)) => gather(v, at, step, &mut out[range], |x| x),
-        (Lane::Int(out), Elements::I32(v)) => gather(v, at, step, &mut out[range], i64::from),
-        (Lane::Int(out), Elements::U8(v)) => gather(v, at, step, &mut out[range], i64::from),
+        (ValuesMut::F32(out), from) if step == 1 => to_f32(from, at as usize, &mut out[range]),
+        (ValuesMut::F32(out), Elements::F32(v)) => gather(v, at, step, &mut out[range], |x| x),
+        (ValuesMut::F32(out), Elements::BF16(v)) => gather(v, at, step, &mut out[range], half::bf16::to_f32),
+        (ValuesMut::F32(out), Elements::F16(v)) => gather(v, at, step, &mut out[range], f16::to_f32),
+        (ValuesMut::F64(out), Elements::F64(v)) => gather(v, at, step, &mut out[range], |x| x),
+        (ValuesMut::Int(out), Elements::I64(v)) => gather(v, at, step, &mut out[range], |x| x),
+        (ValuesMut::Int(out), Elements::I32(v)) => gather(v, at, step, &mut out[range], i64::from),
+        (ValuesMut::Int(out), Elements::U8(v)) => gather(v, at, step, &mut out[range], i64::from),
         _ => unreachable!("the operand's type is the row's"),
     }
 }

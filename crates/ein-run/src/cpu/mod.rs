@@ -7,11 +7,15 @@ mod convert;
 mod double;
 mod einsum;
 mod fold;
+mod fused;
 mod gathered;
 mod gemm;
+mod hoist;
 mod kernels;
 mod lanes;
 mod math;
+mod packed;
+pub(crate) mod packing;
 mod parts;
 mod piece;
 mod rows;
@@ -27,9 +31,12 @@ use crate::team::Team;
 use arena::Arena;
 use ein_ir::op::Op;
 use ein_ir::region::Region;
-use ein_task::task::{OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
+use ein_task::machine::DeviceId;
+use ein_task::task::{OpRow, Slot, Source, Task, TaskGraph, TaskId, Value, Verb};
 use ein_task::units::Bytes;
+use fused::{Fused, Tail};
 use kernels::Call;
+use packing::Packing;
 use parts::Parts;
 use piece::{Piece, PieceMut};
 
@@ -40,6 +47,7 @@ use piece::{Piece, PieceMut};
 #[derive(Default)]
 pub struct CpuDevice {
     arena: Arena,
+    packing: Packing,
     scratch: Scratch,
 }
 
@@ -48,12 +56,25 @@ pub struct CpuDevice {
 pub(crate) struct Scratch {
     f32: Vec<Vec<f32>>,
     f64: Vec<Vec<f64>>,
+    tables: hoist::Tables,
+    flash: kernels::flash::Flash,
+    /// A packed factor and a tile of a product whose result is used at once.
+    near: [Vec<f32>; 2],
+    /// What the first operation of a fused row leaves.
+    between: Vec<u64>,
 }
 
 impl CpuDevice {
     /// The memory that slots lie in.
     pub(crate) fn arena(&mut self) -> &mut Arena {
         &mut self.arena
+    }
+
+    /// Packs the parameters of device `device` that are to be, all of which are loaded.
+    pub(crate) fn pack(&mut self, graph: &TaskGraph, device: DeviceId, packing: &Packing) {
+        for (id, task) in graph.rows().filter(|(id, t)| t.device == device && packing.is_packed(*id)) {
+            packing.pack(id, self.arena.get_mut(task.slot, task.value.bytes().0 as usize));
+        }
     }
 }
 
@@ -76,8 +97,14 @@ impl Device for CpuDevice {
         take(self.arena.get(slot, bytes.0 as usize))
     }
 
+    fn loaded(&mut self, graph: &TaskGraph, device: DeviceId) {
+        let packing = Packing::of(graph);
+        self.pack(graph, device, &packing);
+        self.packing = packing;
+    }
+
     fn execute(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause> {
-        let prepared = Prepared::new(graph, task)?;
+        let prepared = Prepared::new(graph, task, &self.packing)?;
         let task = &graph.tasks[task.index()];
         let size = |value: &Value| value.bytes().0 as usize;
         let slots: Vec<(Slot, usize)> = lent(graph, task).map(|t| (t.slot, size(&t.value))).collect();
@@ -90,13 +117,20 @@ impl Device for CpuDevice {
 /// from its values belongs here.
 pub(crate) struct Prepared {
     task: TaskId,
+    /// Which of the values that are lent to it are packed.
+    packed: Vec<bool>,
+    /// The maps of a fused row.
+    tail: Option<Tail>,
     /// How several threads do a kernel's block.
     parts: Option<Parts>,
 }
 
 impl Prepared {
     /// Makes a kernel, view, cut, fold or paste ready.
-    pub(crate) fn new(graph: &TaskGraph, id: TaskId) -> Result<Self, Cause> {
+    pub(crate) fn new(graph: &TaskGraph, id: TaskId, packing: &Packing) -> Result<Self, Cause> {
+        let reads = graph.task(id).reads.iter().filter(|r| graph.task(**r).within.is_none());
+        let packed: Vec<bool> = reads.map(|&r| packing.is_packed(r)).collect();
+        let form = &graph.task(id).value.form;
         match &graph.task(id).verb {
             Verb::View { op, .. } if !matches!(graph.ops[*op].op, Op::View(_)) => {
                 Err(Cause::malformed(format!("`{}` is not a view", graph.ops[*op].name)))
@@ -104,11 +138,26 @@ impl Prepared {
             Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
                 Err(Cause::malformed("this row moves data and is the executor's"))
             }
-            Verb::Kernel { op, labels, .. } => {
-                let cut = |spec| Parts::of(spec, labels, &graph.task(id).value.form, graph.devices);
-                Ok(Self { task: id, parts: graph.ops[*op].spec.as_ref().and_then(cut) })
+            Verb::Kernel { op, labels, operands, .. } => {
+                let row = &graph.ops[*op];
+                let quantum = |axis: usize| packing::columns(row, labels, operands, &packed, axis);
+                let cut = |spec| Parts::of(&[(spec, labels)], form, graph.devices, &quantum);
+                let parts = row.spec.as_ref().and_then(cut);
+                Ok(Self { task: id, packed, tail: None, parts })
             }
-            Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => Ok(Self { task: id, parts: None }),
+            Verb::Fused { stages } => {
+                let (first, row) = (&stages[0], &graph.ops[stages[0].op]);
+                let read = |s: &Option<Source>| if let Some(Source::Read(n)) = s { Some(*n) } else { None };
+                let operands: Vec<Option<usize>> = first.operands.iter().map(read).collect();
+                let quantum = |axis: usize| packing::columns(row, &first.labels, &operands, &packed, axis);
+                let specs: Option<Vec<_>> =
+                    stages.iter().map(|s| Some((graph.ops[s.op].spec.as_ref()?, &s.labels))).collect();
+                let parts = specs.and_then(|specs| Parts::of(&specs, form, graph.devices, &quantum));
+                Ok(Self { task: id, packed, tail: Some(Tail::new(graph, stages)?), parts })
+            }
+            Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
+                Ok(Self { task: id, packed, tail: None, parts: None })
+            }
         }
     }
 
@@ -123,19 +172,24 @@ impl Prepared {
     ) -> Result<(), Cause> {
         let task = graph.task(self.task);
         let values = lent(graph, task).map(|t| &t.value);
-        let pieces: Vec<Piece<'_>> =
-            values.zip(reads).map(|(v, bytes)| Piece::new(&v.region, &v.form, bytes)).collect();
-        if let (Some(parts), Verb::Kernel { op, finish, operands, .. }) = (&self.parts, &task.verb) {
-            let operands: Vec<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
+        let pieces: Vec<Piece<'_>> = values
+            .zip(reads)
+            .zip(&self.packed)
+            .map(|((v, bytes), &packed)| Piece::new(&v.region, &v.form, bytes).packed(packed))
+            .collect();
+        if let Some(parts) = &self.parts {
             return parts.run(own, &task.value.form, team, &|labels, result, scratch| {
-                kernel(&graph.ops[*op], labels, *finish, &operands, result, scratch)
+                self.block(graph, labels, &pieces, result, scratch)
             });
         }
         let mut result = PieceMut::new(&task.value.region, &task.value.form, own);
         match &task.verb {
-            Verb::Kernel { op, labels, finish, operands } => {
-                let operands: Vec<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
-                kernel(&graph.ops[*op], labels, *finish, &operands, &mut result, scratch)
+            Verb::Kernel { labels, .. } => {
+                self.block(graph, std::slice::from_ref(labels), &pieces, &mut result, scratch)
+            }
+            Verb::Fused { stages } => {
+                let labels: Vec<Region> = stages.iter().map(|s| s.labels.clone()).collect();
+                self.block(graph, &labels, &pieces, &mut result, scratch)
             }
             Verb::View { op, inputs } => {
                 let row = &graph.ops[*op];
@@ -152,6 +206,37 @@ impl Prepared {
             Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
                 unreachable!("it was made ready")
             }
+        }
+    }
+}
+
+impl Prepared {
+    /// Executes a kernel, or the stages of a fused row, on boxes of their labels.
+    fn block(
+        &self,
+        graph: &TaskGraph,
+        labels: &[Region],
+        pieces: &[Piece<'_>],
+        result: &mut PieceMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Cause> {
+        match &graph.task(self.task).verb {
+            Verb::Kernel { op, finish, operands, .. } => {
+                let operands: Vec<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
+                kernel(&graph.ops[*op], &labels[0], *finish, &operands, result, scratch)
+            }
+            Verb::Fused { stages } => {
+                let tail = self.tail.as_ref().expect("it was made ready");
+                Fused { head: &graph.ops[stages[0].op], stages, labels, tail }.run(pieces, result, scratch)
+            }
+            Verb::View { .. }
+            | Verb::Cut
+            | Verb::Fold { .. }
+            | Verb::Paste
+            | Verb::Feed { .. }
+            | Verb::Send { .. }
+            | Verb::Receive { .. }
+            | Verb::Output { .. } => unreachable!("called for kernels and fused rows"),
         }
     }
 }
@@ -174,7 +259,7 @@ fn kernel(
             if contract::contract(e, labels, operands, result, scratch)? {
                 return Ok(());
             }
-            einsum::einsum(e, labels, operands, result, finish, &row.name)
+            einsum::einsum(e, labels, operands, result, finish, &row.name, &mut scratch.tables)
         }
         Op::Kernel(k) => kernels::kernel(k, &Call { labels, operands, finish, name: &row.name }, result, scratch),
         Op::Input(_) | Op::View(_) => Err(Cause::malformed(format!("`{}` has no kernel", row.name))),

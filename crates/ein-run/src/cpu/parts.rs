@@ -11,7 +11,7 @@ use ein_ir::monoid::Form;
 use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule, Spec};
 use ein_task::machine::Machine;
-use ein_task::price::kernel_seconds;
+use ein_task::price::fused_seconds;
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,8 +21,8 @@ const WORTH: f64 = 40e-6;
 /// The parts of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// Labels and region of the result of each.
-    all: Vec<(Region, Region)>,
+    /// Labels, of every stage, and region of the result of each.
+    all: Vec<(Vec<Region>, Region)>,
     /// Bytes of the result of each but the last, which may have fewer.
     bytes: usize,
     /// Bytes of all of them.
@@ -35,29 +35,45 @@ thread_local! {
 }
 
 impl Parts {
-    /// The parts of the block `labels` whose result is stored as `form`: one for each processor that has no device of
-    /// its own, fewer where they would be too small, `None` where that makes one. They follow from the block and the
-    /// host, not from how many threads there are, so that the bits do not depend on those.
-    pub(crate) fn of(spec: &Spec, labels: &Region, form: &Form, devices: usize) -> Option<Self> {
+    /// The parts of a block whose result is stored as `form`, or of a fused row's blocks: one for each processor that has
+    /// no device of its own, fewer where they would be too small, `None` where that makes one. Of a label, `together` says
+    /// how many indices have to stay together. They follow from the block and the host, not from how many threads there
+    /// are, so that the bits do not depend on those.
+    pub(crate) fn of(
+        stages: &[(&Spec, &Region)],
+        form: &Form,
+        devices: usize,
+        together: &dyn Fn(usize) -> usize,
+    ) -> Option<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let seconds = kernel_seconds(&Machine::by_name("1xcpu").ok()?.devices[0], spec, labels).0;
-        Self::cut(spec, labels, form, processors.div_ceil(devices).min((seconds / WORTH) as usize))
+        let seconds = fused_seconds(&Machine::by_name("1xcpu").ok()?.devices[0], stages).0;
+        Self::cut(stages, form, processors.div_ceil(devices).min((seconds / WORTH) as usize), together)
     }
 
-    fn cut(spec: &Spec, labels: &Region, form: &Form, count: usize) -> Option<Self> {
+    fn cut(stages: &[(&Spec, &Region)], form: &Form, count: usize, together: &dyn Fn(usize) -> usize) -> Option<Self> {
+        let &(spec, labels) = stages.last()?;
         let [field] = form.fields.as_slice() else { return None };
         let axis = (0..spec.rank).find(|&n| labels.0[n].len() != 1)?;
-        let label = &spec.labels[axis];
         let whole = labels.0[axis];
-        match label.role {
-            Role::Free | Role::Window => {}
-            Role::Fold | Role::Whole => return None,
+        let mut quantum = together(axis);
+        for (spec, labels) in stages {
+            // Of earlier stages it is the same label, if they have it.
+            if axis >= spec.rank || labels.0[axis] != whole {
+                return None;
+            }
+            let label = &spec.labels[axis];
+            match label.role {
+                Role::Free | Role::Window => {}
+                Role::Fold | Role::Whole => return None,
+            }
+            match label.rule {
+                Rule::Any => {}
+                Rule::MultipleOf(other) if other.is_multiple_of(quantum) => quantum = other,
+                Rule::MultipleOf(other) => quantum *= other,
+            }
         }
-        let quantum = match label.rule {
-            Rule::Any => 1,
-            Rule::MultipleOf(quantum) => quantum,
-        };
-        if count < 2 || whole.is_empty() || field.axes.first() != Some(&0) || !whole.lo.is_multiple_of(quantum) {
+        let aligned = spec.labels[axis].rule == Rule::Any || whole.lo.is_multiple_of(quantum);
+        if count < 2 || whole.is_empty() || field.axes.first() != Some(&0) || !aligned {
             return None;
         }
         let step = whole.len().div_ceil(count).next_multiple_of(quantum);
@@ -65,12 +81,16 @@ impl Parts {
             return None;
         }
         let part = |lo: usize| {
-            let mut part = labels.clone();
-            part.0[axis] = Interval::new(lo, whole.hi.min(lo + step));
-            let result = spec.result_region(&part);
-            (part, result)
+            let one = |(_, labels): &(&Spec, &Region)| {
+                let mut part = (*labels).clone();
+                part.0[axis] = Interval::new(lo, whole.hi.min(lo + step));
+                part
+            };
+            let parts: Vec<Region> = stages.iter().map(one).collect();
+            let result = spec.result_region(&parts[parts.len() - 1]);
+            (parts, result)
         };
-        let all: Vec<(Region, Region)> = (whole.lo..whole.hi).step_by(step).map(part).collect();
+        let all: Vec<(Vec<Region>, Region)> = (whole.lo..whole.hi).step_by(step).map(part).collect();
         // What a value's last field is padded with is no part's.
         let bytes = |region: &Region| region.project(&field.axes).volume() * field.dtype.bytes();
         let (bytes, total) = (bytes(&all[0].1), bytes(&spec.result_region(labels)));
@@ -84,7 +104,7 @@ impl Parts {
         result: &mut [u8],
         form: &Form,
         team: Team<'_>,
-        block: &(dyn Fn(&Region, &mut PieceMut<'_>, &mut Scratch) -> Result<(), Cause> + Sync),
+        block: &(dyn Fn(&[Region], &mut PieceMut<'_>, &mut Scratch) -> Result<(), Cause> + Sync),
     ) -> Result<(), Cause> {
         let failed: Mutex<Option<(usize, Cause)>> = Mutex::new(None);
         team.chunks(&mut result[..self.total], self.bytes, &|n, bytes| {
@@ -119,9 +139,9 @@ mod tests {
     fn parts_lie_one_after_the_other() {
         let check = |spec: &Spec, labels: Region, count: usize, expected: &[(usize, usize)], axis: usize| {
             let form = Form::finished(DType::F32, spec.rank);
-            let parts = Parts::cut(spec, &labels, &form, count);
+            let parts = Parts::cut(&[(spec, &labels)], &form, count, &|_| 1);
             let cuts: Vec<(usize, usize)> =
-                parts.iter().flat_map(|p| &p.all).map(|(l, _)| (l.0[axis].lo, l.0[axis].hi)).collect();
+                parts.iter().flat_map(|p| &p.all).map(|(l, _)| (l[0].0[axis].lo, l[0].0[axis].hi)).collect();
             assert_eq!(cuts, expected, "{labels} in {count}");
             let Some(parts) = parts else { return };
             // Their results, in order, are the result.
@@ -152,24 +172,24 @@ mod tests {
     fn several_fields_and_whole_labels_are_not_cut() {
         let product = spec("ik,kn->in", &[&[8, 5], &[5, 9]]);
         let pending = Monoid::Moments.pending(DType::F32, 2, false);
-        assert_eq!(Parts::cut(&product, &product.space(), &pending, 2), None);
+        assert_eq!(Parts::cut(&[(&product, &product.space())], &pending, 2, &|_| 1), None);
         let mut whole = product.clone();
         whole.labels[0].role = Role::Whole;
-        assert_eq!(Parts::cut(&whole, &whole.space(), &Form::finished(DType::F32, 2), 2), None);
+        assert_eq!(Parts::cut(&[(&whole, &whole.space())], &Form::finished(DType::F32, 2), 2, &|_| 1), None);
         // Nothing worth a part is cut, whatever the host.
-        assert_eq!(Parts::of(&product, &product.space(), &Form::finished(DType::F32, 2), 1), None);
+        assert_eq!(Parts::of(&[(&product, &product.space())], &Form::finished(DType::F32, 2), 1, &|_| 1), None);
     }
 
     #[test]
     fn the_first_error_by_place_is_told() {
         let product = spec("ik,kn->in", &[&[8, 5], &[5, 9]]);
         let form = Form::finished(DType::F32, 2);
-        let parts = Parts::cut(&product, &product.space(), &form, 4).expect("eight rows");
+        let parts = Parts::cut(&[(&product, &product.space())], &form, 4, &|_| 1).expect("eight rows");
         let mut result = vec![0; form.layout(&Region::whole(&[8, 9])).1];
         let fault = |row: usize| Cause::malformed(format!("row {row}"));
         let told = parts.run(&mut result, &form, Team::alone(), &|labels, piece, _| {
-            piece.bytes(0).fill(labels.0[0].lo as u8 + 1);
-            if labels.0[0].lo >= 4 { Err(fault(labels.0[0].lo)) } else { Ok(()) }
+            piece.bytes(0).fill(labels[0].0[0].lo as u8 + 1);
+            if labels[0].0[0].lo >= 4 { Err(fault(labels[0].0[0].lo)) } else { Ok(()) }
         });
         assert_eq!(told, Err(fault(4)));
         assert!(

@@ -13,6 +13,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) region: &'a Region,
     pub(crate) form: &'a Form,
     all: &'a [u8],
+    /// Whether it is stored in panels, as [`super::packing`] says, which only products can read.
+    pub(crate) packed: bool,
 }
 
 /// A value to write.
@@ -42,7 +44,12 @@ fn span(form: &Form, region: &Region, field: usize) -> std::ops::Range<usize> {
 
 impl<'a> Piece<'a> {
     pub(crate) fn new(region: &'a Region, form: &'a Form, all: &'a [u8]) -> Self {
-        Self { region, form, all }
+        Self { region, form, all, packed: false }
+    }
+
+    /// The same, stored in panels or not.
+    pub(crate) fn packed(self, packed: bool) -> Self {
+        Self { packed, ..self }
     }
 
     /// The bytes of a field.

@@ -3,7 +3,7 @@
 #![allow(clippy::inline_always)]
 
 use super::convert::{round_bf16, to_f64, wide};
-use super::lanes::Lane;
+use super::lanes::{Values, ValuesMut};
 use super::piece::Elements;
 use super::{double, math};
 use ein_ir::dtype::DType;
@@ -11,19 +11,19 @@ use ein_ir::expr::{Binary, Unary};
 use ein_ir::scalar;
 use half::f16;
 
-pub(super) fn unary(function: Unary, x: &Lane, out: &mut Lane, dtype: DType, n: usize) {
+pub(super) fn unary(function: Unary, x: Values<'_>, out: ValuesMut<'_>, dtype: DType) {
     match (x, out) {
-        (Lane::F32(x), Lane::F32(out)) => {
-            unary_f32(function, &x[..n], &mut out[..n]);
-            round(&mut out[..n], dtype);
+        (Values::F32(x), ValuesMut::F32(out)) => {
+            unary_f32(function, x, out);
+            round(out, dtype);
         }
-        (Lane::F64(x), Lane::F64(out)) => {
-            for (o, &x) in out[..n].iter_mut().zip(x) {
+        (Values::F64(x), ValuesMut::F64(out)) => {
+            for (o, &x) in out.iter_mut().zip(x) {
                 *o = scalar::unary(function, scalar::Scalar::F(x), DType::F64).to_f64();
             }
         }
-        (Lane::Int(x), Lane::Int(out)) => {
-            for (o, &x) in out[..n].iter_mut().zip(x) {
+        (Values::Int(x), ValuesMut::Int(out)) => {
+            for (o, &x) in out.iter_mut().zip(x) {
                 *o = scalar::unary(function, scalar::Scalar::I(x), dtype).to_i64();
             }
         }
@@ -106,35 +106,35 @@ fn round(v: &mut [f32], dtype: DType) {
     }
 }
 
-pub(super) fn binary(function: Binary, a: &Lane, b: &Lane, out: &mut Lane, dtype: DType, n: usize, squares: bool) {
+pub(super) fn binary(function: Binary, a: Values<'_>, b: Values<'_>, out: ValuesMut<'_>, dtype: DType, squares: bool) {
     macro_rules! compare {
         ($a:expr, $b:expr, $out:expr, $f:expr) => {
             wide!({
-                for ((o, &a), &b) in $out[..n].iter_mut().zip($a.iter()).zip($b.iter()) {
+                for ((o, &a), &b) in $out.iter_mut().zip($a.iter()).zip($b.iter()) {
                     *o = i64::from($f(a, b));
                 }
             })
         };
     }
     match (a, b, out) {
-        (Lane::F32(a), Lane::F32(b), Lane::F32(out)) => {
-            binary_f32(function, &a[..n], &b[..n], &mut out[..n], squares);
-            round(&mut out[..n], dtype);
+        (Values::F32(a), Values::F32(b), ValuesMut::F32(out)) => {
+            binary_f32(function, a, b, out, squares);
+            round(out, dtype);
         }
-        (Lane::F64(a), Lane::F64(b), Lane::F64(out)) => {
-            for ((o, &a), &b) in out[..n].iter_mut().zip(a).zip(b) {
+        (Values::F64(a), Values::F64(b), ValuesMut::F64(out)) => {
+            for ((o, &a), &b) in out.iter_mut().zip(a).zip(b) {
                 let (a, b) = (scalar::Scalar::F(a), scalar::Scalar::F(b));
                 *o = scalar::binary(function, a, b, DType::F64).to_f64();
             }
         }
-        (Lane::Int(a), Lane::Int(b), Lane::Int(out)) => binary_int(function, &a[..n], &b[..n], &mut out[..n], dtype),
-        (Lane::F32(a), Lane::F32(b), Lane::Int(out)) => match function {
+        (Values::Int(a), Values::Int(b), ValuesMut::Int(out)) => binary_int(function, a, b, out, dtype),
+        (Values::F32(a), Values::F32(b), ValuesMut::Int(out)) => match function {
             Binary::Lt => compare!(a, b, out, |a, b| a < b),
             Binary::Le => compare!(a, b, out, |a, b| a <= b),
             Binary::Eq => compare!(a, b, out, |a, b| a == b),
             _ => compare!(a, b, out, |a, b| a != b),
         },
-        (Lane::F64(a), Lane::F64(b), Lane::Int(out)) => match function {
+        (Values::F64(a), Values::F64(b), ValuesMut::Int(out)) => match function {
             Binary::Lt => compare!(a, b, out, |a, b| a < b),
             Binary::Le => compare!(a, b, out, |a, b| a <= b),
             Binary::Eq => compare!(a, b, out, |a, b| a == b),
@@ -246,59 +246,59 @@ pub(crate) fn min(a: f32, b: f32) -> f32 {
     if a < b || a.is_nan() { a } else { b }
 }
 
-pub(super) fn select(condition: &[i64], yes: &Lane, no: &Lane, out: &mut Lane, n: usize) {
+pub(super) fn select(condition: &[i64], yes: Values<'_>, no: Values<'_>, out: ValuesMut<'_>) {
     macro_rules! each {
         ($yes:expr, $no:expr, $out:expr) => {
             wide!({
-                for (((o, &c), &y), &x) in $out[..n].iter_mut().zip(condition).zip($yes.iter()).zip($no.iter()) {
+                for (((o, &c), &y), &x) in $out.iter_mut().zip(condition).zip($yes.iter()).zip($no.iter()) {
                     *o = if c != 0 { y } else { x };
                 }
             })
         };
     }
     match (yes, no, out) {
-        (Lane::F32(y), Lane::F32(x), Lane::F32(o)) => each!(y, x, o),
-        (Lane::F64(y), Lane::F64(x), Lane::F64(o)) => each!(y, x, o),
-        (Lane::Int(y), Lane::Int(x), Lane::Int(o)) => each!(y, x, o),
+        (Values::F32(y), Values::F32(x), ValuesMut::F32(o)) => each!(y, x, o),
+        (Values::F64(y), Values::F64(x), ValuesMut::F64(o)) => each!(y, x, o),
+        (Values::Int(y), Values::Int(x), ValuesMut::Int(o)) => each!(y, x, o),
         _ => unreachable!("both sides have one type"),
     }
 }
 
 /// Converts a lane to a type, as `Row::Cast` says.
-pub(crate) fn cast(from: &Lane, out: &mut Lane, dtype: DType, n: usize) {
+pub(crate) fn cast(from: Values<'_>, out: ValuesMut<'_>, dtype: DType) {
     match (from, out) {
-        (Lane::F32(x), Lane::F32(out)) => {
-            out[..n].copy_from_slice(&x[..n]);
-            round(&mut out[..n], dtype);
+        (Values::F32(x), ValuesMut::F32(out)) => {
+            out.copy_from_slice(x);
+            round(out, dtype);
         }
-        (Lane::F64(x), Lane::F32(out)) => {
+        (Values::F64(x), ValuesMut::F32(out)) => {
             wide!({
-                for (o, &x) in out[..n].iter_mut().zip(x) {
+                for (o, &x) in out.iter_mut().zip(x) {
                     *o = x as f32;
                 }
             });
-            round(&mut out[..n], dtype);
+            round(out, dtype);
         }
-        (Lane::Int(x), Lane::F32(out)) => {
+        (Values::Int(x), ValuesMut::F32(out)) => {
             wide!({
-                for (o, &x) in out[..n].iter_mut().zip(x) {
+                for (o, &x) in out.iter_mut().zip(x) {
                     *o = x as f32;
                 }
             });
-            round(&mut out[..n], dtype);
+            round(out, dtype);
         }
-        (Lane::F32(x), Lane::F64(out)) => to_f64(Elements::F32(x), 0, &mut out[..n]),
-        (Lane::F64(x), Lane::F64(out)) => out[..n].copy_from_slice(&x[..n]),
-        (Lane::Int(x), Lane::F64(out)) => to_f64(Elements::I64(x), 0, &mut out[..n]),
-        (Lane::F32(x), Lane::Int(out)) => {
+        (Values::F32(x), ValuesMut::F64(out)) => to_f64(Elements::F32(x), 0, out),
+        (Values::F64(x), ValuesMut::F64(out)) => out.copy_from_slice(x),
+        (Values::Int(x), ValuesMut::F64(out)) => to_f64(Elements::I64(x), 0, out),
+        (Values::F32(x), ValuesMut::Int(out)) => {
             let wide = |x: &f32| scalar::Scalar::F(f64::from(*x)).cast(dtype).to_i64();
-            out[..n].iter_mut().zip(x).for_each(|(o, x)| *o = wide(x));
+            out.iter_mut().zip(x).for_each(|(o, x)| *o = wide(x));
         }
-        (Lane::F64(x), Lane::Int(out)) => {
-            out[..n].iter_mut().zip(x).for_each(|(o, &x)| *o = scalar::Scalar::F(x).cast(dtype).to_i64());
+        (Values::F64(x), ValuesMut::Int(out)) => {
+            out.iter_mut().zip(x).for_each(|(o, &x)| *o = scalar::Scalar::F(x).cast(dtype).to_i64());
         }
-        (Lane::Int(x), Lane::Int(out)) => {
-            out[..n].iter_mut().zip(x).for_each(|(o, &x)| *o = scalar::wrap(x, dtype));
+        (Values::Int(x), ValuesMut::Int(out)) => {
+            out.iter_mut().zip(x).for_each(|(o, &x)| *o = scalar::wrap(x, dtype));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::convert;
 use super::fold::{self, Fold, Number, Statistic, WIDE};
-use super::lanes::{BLOCK, Lane};
+use super::lanes::{BLOCK, Lane, Values};
 use super::piece::PieceMut;
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Monoid;
@@ -72,23 +72,23 @@ impl State {
     }
 
     /// Adds one value to each of `n` results.
-    pub(crate) fn add(&mut self, pass: usize, value: &Lane, n: usize) {
+    pub(crate) fn add(&mut self, pass: usize, value: Values<'_>, n: usize) {
         let fold = self.fold(pass);
         let [first, second] = &mut self.fields;
         match (self.monoid, pass, first, second, value) {
-            (_, 0, Lane::F32(acc), _, Lane::F32(v)) => f32::fold(fold, &mut acc[..n], &v[..n]),
-            (_, 0, Lane::F64(acc), _, Lane::F64(v)) => f64::fold(fold, &mut acc[..n], &v[..n]),
-            (_, 0, Lane::Int(acc), _, Lane::Int(v)) => i64::fold(fold, &mut acc[..n], &v[..n]),
-            (Monoid::Moments, _, Lane::F32(mean), Lane::F32(m2), Lane::F32(v)) => {
+            (_, 0, Lane::F32(acc), _, Values::F32(v)) => f32::fold(fold, &mut acc[..n], &v[..n]),
+            (_, 0, Lane::F64(acc), _, Values::F64(v)) => f64::fold(fold, &mut acc[..n], &v[..n]),
+            (_, 0, Lane::Int(acc), _, Values::Int(v)) => i64::fold(fold, &mut acc[..n], &v[..n]),
+            (Monoid::Moments, _, Lane::F32(mean), Lane::F32(m2), Values::F32(v)) => {
                 f32::squares(&mut m2[..n], &v[..n], mean);
             }
-            (Monoid::Moments, _, Lane::F64(mean), Lane::F64(m2), Lane::F64(v)) => {
+            (Monoid::Moments, _, Lane::F64(mean), Lane::F64(m2), Values::F64(v)) => {
                 f64::squares(&mut m2[..n], &v[..n], mean);
             }
-            (_, _, Lane::F32(top), Lane::F32(sum), Lane::F32(v)) => {
+            (_, _, Lane::F32(top), Lane::F32(sum), Values::F32(v)) => {
                 f32::weights(&mut sum[..n], &v[..n], top);
             }
-            (_, _, Lane::F64(top), Lane::F64(sum), Lane::F64(v)) => {
+            (_, _, Lane::F64(top), Lane::F64(sum), Values::F64(v)) => {
                 f64::weights(&mut sum[..n], &v[..n], top);
             }
             _ => unreachable!("statistics are of floats"),
@@ -113,14 +113,14 @@ impl State {
     }
 
     /// Adds `n` values of the one result, side by side.
-    pub(crate) fn wide_add(&mut self, pass: usize, value: &Lane, n: usize) {
+    pub(crate) fn wide_add(&mut self, pass: usize, value: Values<'_>, n: usize) {
         let fold = self.fold(pass);
         let second = (pass > 0).then_some(self.monoid);
         match (second, &mut self.wide, &self.fields[0], value) {
-            (None, Lane::F32(w), _, Lane::F32(v)) => f32::wide_fold(fold, w, &v[..n]),
-            (None, Lane::F64(w), _, Lane::F64(v)) => f64::wide_fold(fold, w, &v[..n]),
-            (None, Lane::Int(w), _, Lane::Int(v)) => i64::wide_fold(fold, w, &v[..n]),
-            (Some(monoid), Lane::F32(w), Lane::F32(first), Lane::F32(v)) => {
+            (None, Lane::F32(w), _, Values::F32(v)) => f32::wide_fold(fold, w, &v[..n]),
+            (None, Lane::F64(w), _, Values::F64(v)) => f64::wide_fold(fold, w, &v[..n]),
+            (None, Lane::Int(w), _, Values::Int(v)) => i64::wide_fold(fold, w, &v[..n]),
+            (Some(monoid), Lane::F32(w), Lane::F32(first), Values::F32(v)) => {
                 let mut apart = [0.0f32; BLOCK];
                 apart[..n].copy_from_slice(&v[..n]);
                 match monoid {
@@ -129,7 +129,7 @@ impl State {
                 }
                 f32::wide_fold(fold, w, &apart[..n]);
             }
-            (Some(monoid), Lane::F64(w), Lane::F64(first), Lane::F64(v)) => {
+            (Some(monoid), Lane::F64(w), Lane::F64(first), Values::F64(v)) => {
                 let mut apart = [0.0f64; BLOCK];
                 apart[..n].copy_from_slice(&v[..n]);
                 match monoid {
@@ -171,7 +171,7 @@ impl State {
         let count = self.points as f64;
         if self.monoid.is_plain() {
             // Integers that were added up beyond their type wrap when stored.
-            return store(&self.fields[0], n, result.dtype(0), result.bytes(0), at);
+            return store(self.fields[0].values(n), result.dtype(0), result.bytes(0), at);
         }
         if self.finish {
             if self.monoid == Monoid::Moments {
@@ -191,7 +191,7 @@ impl State {
             field = 1;
         }
         for lane in &self.fields {
-            store(lane, n, result.dtype(field), result.bytes(field), at);
+            store(lane.values(n), result.dtype(field), result.bytes(field), at);
             field += 1;
         }
     }
@@ -206,11 +206,11 @@ fn identity(lane: &mut Lane, fold: Fold, dtype: DType, n: usize) {
     }
 }
 
-/// Stores a lane as a type.
-pub(crate) fn store(lane: &Lane, n: usize, dtype: DType, out: &mut [u8], at: usize) {
-    match lane {
-        Lane::F32(v) => convert::from_f32(&v[..n], dtype, out, at),
-        Lane::F64(v) => convert::from_f64(&v[..n], dtype, out, at),
-        Lane::Int(v) => convert::from_i64(&v[..n], dtype, out, at),
+/// Stores values as a type.
+pub(crate) fn store(values: Values<'_>, dtype: DType, out: &mut [u8], at: usize) {
+    match values {
+        Values::F32(v) => convert::from_f32(v, dtype, out, at),
+        Values::F64(v) => convert::from_f64(v, dtype, out, at),
+        Values::Int(v) => convert::from_i64(v, dtype, out, at),
     }
 }

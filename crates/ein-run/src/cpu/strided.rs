@@ -35,12 +35,19 @@ impl Strided {
         Ok(s)
     }
 
-    /// A result whose axis `n` is label `n` of the first `rank`, stored row-major over just the block.
-    pub(crate) fn result(rank: usize, labels: &Region) -> Self {
-        let shape: Vec<usize> = labels.0[..rank].iter().map(|i| i.len()).collect();
+    /// A result whose axis `n` is label `n` of the first `rank`, stored as a box that holds the block's. (A result that
+    /// stacks its fields has one more axis, of which a step is a whole value.)
+    pub(crate) fn result(rank: usize, labels: &Region, piece: &Region) -> Result<Self, Cause> {
+        let own = &labels.0[..rank];
+        if piece.rank() < rank || !own.iter().zip(&piece.0).all(|(own, all)| own.is_empty() || all.contains(*own)) {
+            return Err(Cause::malformed(format!("the block {labels} is stored as {piece}")));
+        }
+        let shape: Vec<usize> = piece.0[..rank].iter().map(|i| i.len()).collect();
         let mut steps: Vec<i64> = strides(&shape).iter().map(|&s| s as i64).collect();
+        let base =
+            own.iter().zip(&piece.0).zip(&steps).map(|((own, all), s)| (own.lo as i64 - all.lo as i64) * s).sum();
         steps.resize(labels.rank(), 0);
-        Self { base: 0, steps }
+        Ok(Self { base, steps })
     }
 
     /// The lowest and highest element reached by loops of these extents, none 0.

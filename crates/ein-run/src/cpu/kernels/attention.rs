@@ -4,6 +4,7 @@
 
 use super::Call;
 use super::block::values;
+use super::flash;
 use crate::cpu::Scratch;
 use crate::cpu::fold::{Fold, Real, WIDE, attended};
 use crate::cpu::gemm::{Factor, Matrix, MatrixMut, product};
@@ -16,6 +17,8 @@ use ein_ir::spec::Band;
 
 /// Queries, or heads of one query, done together.
 const ROWS: usize = 64;
+/// Fewer queries are done head by head, or heads together.
+const FEW: usize = 8;
 /// Keys done together.
 const KEYS: usize = 128;
 
@@ -32,20 +35,70 @@ pub(crate) fn attention(
     }
     if a.dtype == DType::F64 {
         run::<f64>(a, call, result, &mut scratch.f64)
+    } else if many(a, call, result, scratch)? {
+        Ok(())
     } else {
         run::<f32>(a, call, result, &mut scratch.f32)
     }
 }
 
+/// Attention of many queries that see keys of a band, in `f32`; `false` where it is something else.
+fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut Scratch) -> Result<bool, Cause> {
+    let [b, h, s, e, t, d] = call.labels.0[..6] else { unreachable!("six labels or seven") };
+    let keys = a.band().map_or(t, |band| band.seen(s, t));
+    let plain = a.mask.is_none() && a.softcap.is_none() && a.packed.is_none() && !a.own;
+    if !plain || s.len() < FEW || call.labels.is_empty() || keys.is_empty() {
+        return Ok(false);
+    }
+    scratch.f32.resize_with(scratch.f32.len().max(4), Vec::new);
+    let [q_buffer, k_buffer, v_buffer, rows, ..] = scratch.f32.as_mut_slice() else { unreachable!("four buffers") };
+    let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
+    let q = tensor(call.operand(0, &Region(vec![b, h, s, d]))?, q_buffer);
+    let k = tensor(call.operand(1, &Region(vec![b, kv, keys, d]))?, k_buffer);
+    let v = tensor(call.operand(2, &Region(vec![b, kv, keys, e]))?, v_buffer);
+    let limits = Limits { band: a.band(), offsets: None };
+    let mut at = 0;
+    for batch in b.lo..b.hi {
+        for head in h.lo..h.hi {
+            let kv = head / a.group();
+            if (head == h.lo || head.is_multiple_of(a.group()))
+                && !scratch.flash.head((&k, &v), [batch, kv], keys, [d, e])
+            {
+                return Ok(false);
+            }
+            for first in (s.lo..s.hi).step_by(flash::together()) {
+                let queries = Interval::new(first, s.hi.min(first + flash::together()));
+                let left = Matrix {
+                    data: q.data,
+                    at: q.at([batch, head, first, d.lo]),
+                    row: q.steps[2] as i64,
+                    column: q.steps[3] as i64,
+                };
+                let found = scratch.flash.block(left, queries, keys, [d.len(), e.len()], a.scale() as f32, &limits);
+                found.store(e.len(), call.finish, rows);
+                if call.finish {
+                    f32::store(rows, result.dtype(0), result.bytes(0), at * e.len());
+                } else {
+                    f32::store(found.tops, result.dtype(0), result.bytes(0), at);
+                    f32::store(found.sums, result.dtype(1), result.bytes(1), at);
+                    f32::store(rows, result.dtype(2), result.bytes(2), at * e.len());
+                }
+                at += queries.len();
+            }
+        }
+    }
+    Ok(true)
+}
+
 /// An operand of four axes in the type of the computation.
-struct Tensor<'a, T> {
-    data: &'a [T],
+pub(super) struct Tensor<'a, T> {
+    pub(super) data: &'a [T],
     origin: Vec<usize>,
-    steps: Vec<usize>,
+    pub(super) steps: Vec<usize>,
 }
 
 impl<T> Tensor<'_, T> {
-    fn at(&self, index: [usize; 4]) -> i64 {
+    pub(super) fn at(&self, index: [usize; 4]) -> i64 {
         (0..4).map(|n| (index[n] - self.origin[n]) * self.steps[n]).sum::<usize>() as i64
     }
 }
@@ -216,13 +269,13 @@ fn span(offsets: &[i64], position: usize) -> Interval {
 }
 
 /// Which keys a query sees.
-struct Limits<'a> {
+pub(super) struct Limits<'a> {
     band: Option<Band>,
     offsets: Option<&'a [i64]>,
 }
 
 impl Limits<'_> {
-    fn seen(&self, query: usize, keys: Interval) -> Interval {
+    pub(super) fn seen(&self, query: usize, keys: Interval) -> Interval {
         let near = self.band.map_or(keys, |band| band.seen(Interval::new(query, query + 1), keys));
         let near = self.offsets.map_or(near, |offsets| near.intersect(span(offsets, query)));
         if near.is_empty() { Interval::new(keys.lo, keys.lo) } else { near }

@@ -38,18 +38,22 @@ fn typed<T: Pod>(g: &GatherAlong, call: &Call<'_>, result: &mut PieceMut<'_>) ->
     let (starts, length) = lines(&out);
     // Along a line the place in the table follows the line, unless the line is the axis.
     let along = if g.axis + 1 == rank { 0 } else { steps[rank - 1] };
+    let mut taken = vec![0; length];
+    let (first_row, step) = (region.0[g.axis].lo, steps[g.axis]);
     for (mut point, to) in points(&starts).zip(result.slice::<T>(0).chunks_exact_mut(length)) {
         let first = ids.place(&point);
         point[g.axis] = region.0[g.axis].lo;
         let base = offset(&point, region, &steps);
-        for (n, to) in to.iter_mut().enumerate() {
-            let row = ids.row(first + n)?;
+        ids.rows(first, &mut taken)?;
+        let whole = rows.lo == 0 && rows.hi == g.table[g.axis];
+        if whole && along == 0 && step == 1 {
+            let line = &elements[base - first_row..];
+            to.iter_mut().zip(&taken).for_each(|(to, &row)| *to = line[row]);
+            continue;
+        }
+        for (n, (to, &row)) in to.iter_mut().zip(&taken).enumerate() {
             let own = row >= rows.lo && row < rows.hi;
-            *to = if own {
-                elements[base + n * along + (row - region.0[g.axis].lo) * steps[g.axis]]
-            } else {
-                T::zeroed()
-            };
+            *to = if own { elements[base + n * along + (row - first_row) * step] } else { T::zeroed() };
         }
     }
     Ok(())

@@ -30,6 +30,31 @@ impl<'a> Ids<'a> {
         self.row(self.place(point))
     }
 
+    /// The rows that `out.len()` ids from a place on name.
+    pub(super) fn rows(&self, place: usize, out: &mut [usize]) -> Result<(), Cause> {
+        let n = out.len();
+        macro_rules! each {
+            ($v:expr) => {{
+                let ids = &$v[place..place + n];
+                let mut right = true;
+                for (o, &id) in out.iter_mut().zip(ids) {
+                    // A negative id is a large one.
+                    *o = id as usize;
+                    right &= *o < self.rows;
+                }
+                right
+            }};
+        }
+        let right = match self.elements {
+            Elements::I64(v) => each!(v),
+            Elements::I32(v) => each!(v),
+            Elements::U8(v) => each!(v),
+            Elements::F64(_) | Elements::F32(_) | Elements::BF16(_) | Elements::F16(_) => false,
+        };
+        // The one that is wrong is told by itself.
+        if right { Ok(()) } else { (place..place + n).try_for_each(|at| self.row(at).map(drop)) }
+    }
+
     /// The row that the id at a place names.
     pub(super) fn row(&self, place: usize) -> Result<usize, Cause> {
         let id = match self.elements {

@@ -18,6 +18,11 @@ pub(crate) fn scan(s: &Scan, call: &Call<'_>, result: &mut PieceMut<'_>) -> Resu
     let slab = inner * call.labels.0[s.axis].len();
     if s.dtype.is_float() {
         let mut all: Vec<f64> = values(x, call.labels);
+        if let (1, Some(fold)) = (inner, plain(s.function)) {
+            all.chunks_mut(slab * LINES).for_each(|lines| side_by_side(fold, lines, slab));
+            store(s, &all, &[], result);
+            return Ok(());
+        }
         let places: Vec<i64> = all.chunks_mut(slab).flat_map(|slab| floats(s.function, slab, inner)).collect();
         store(s, &all, &places, result);
     } else {
@@ -26,6 +31,52 @@ pub(crate) fn scan(s: &Scan, call: &Call<'_>, result: &mut PieceMut<'_>) -> Resu
         store(s, &all, &places, result);
     }
     Ok(())
+}
+
+/// Lines that are folded together: each waits for its own last sum, none for another's.
+const LINES: usize = 8;
+
+/// The fold of single values that a function is, if it is one.
+fn plain(function: ScanFunction) -> Option<Fold> {
+    match function {
+        ScanFunction::Sum => Some(Fold::Sum),
+        ScanFunction::Prod => Some(Fold::Prod),
+        ScanFunction::Max => Some(Fold::Max),
+        ScanFunction::Min => Some(Fold::Min),
+        ScanFunction::LogSumExp | ScanFunction::MaxIndex | ScanFunction::MinIndex => None,
+    }
+}
+
+/// Folds lines of `length` elements, each from its first on.
+fn side_by_side(fold: Fold, lines: &mut [f64], length: usize) {
+    macro_rules! each {
+        ($fold:expr) => {{
+            if lines.len() == length * LINES {
+                let mut own = [0.0; LINES];
+                for (own, n) in own.iter_mut().zip(0..) {
+                    *own = lines[n * length];
+                }
+                for at in 1..length {
+                    for n in 0..LINES {
+                        own[n] = f64::one($fold, own[n], lines[n * length + at]);
+                        lines[n * length + at] = own[n];
+                    }
+                }
+            } else {
+                for line in lines.chunks_mut(length) {
+                    for at in 1..length {
+                        line[at] = f64::one($fold, line[at - 1], line[at]);
+                    }
+                }
+            }
+        }};
+    }
+    match fold {
+        Fold::Sum => each!(Fold::Sum),
+        Fold::Max => each!(Fold::Max),
+        Fold::Min => each!(Fold::Min),
+        Fold::Prod => each!(Fold::Prod),
+    }
 }
 
 fn store<T: Value>(s: &Scan, all: &[T], places: &[i64], result: &mut PieceMut<'_>) {

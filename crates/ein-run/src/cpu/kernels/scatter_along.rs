@@ -3,6 +3,7 @@
 use super::Call;
 use super::block::{Value, fold_of, lines, values};
 use super::ids::Ids;
+use crate::cpu::fold::Fold;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
@@ -33,16 +34,29 @@ fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>)
         let (starts, length) = lines(&needs);
         // Along a line the place in the result follows the line, unless the line is the axis.
         let along = if s.axis + 1 == rank { 0 } else { steps[rank - 1] };
+        let mut taken = vec![0; length];
         for (mut point, values) in points(&starts).zip(source.chunks_exact(length)) {
             let first = ids.place(&point);
             point[s.axis] = rows.lo;
             let base = offset(&point, &out, &steps);
-            for (n, &value) in values.iter().enumerate() {
-                let row = ids.row(first + n)?;
-                if row >= rows.lo && row < rows.hi {
-                    let at = base + n * along + (row - rows.lo) * steps[s.axis];
-                    acc[at] = T::one(fold, acc[at], value);
-                }
+            ids.rows(first, &mut taken)?;
+            let step = steps[s.axis];
+            // How values are folded is known before the loop.
+            macro_rules! each {
+                ($fold:expr) => {
+                    for (n, (&row, &value)) in taken.iter().zip(values).enumerate() {
+                        if row >= rows.lo && row < rows.hi {
+                            let place = &mut acc[base + n * along + (row - rows.lo) * step];
+                            *place = T::one($fold, *place, value);
+                        }
+                    }
+                };
+            }
+            match fold {
+                Fold::Sum => each!(Fold::Sum),
+                Fold::Max => each!(Fold::Max),
+                Fold::Min => each!(Fold::Min),
+                Fold::Prod => each!(Fold::Prod),
             }
         }
     }

@@ -1,0 +1,199 @@
+//! Attention of many queries in `f32`, keys by queries: every register holds one key's scores of several queries, so that
+//! maxima, exponentials and sums of a query need nothing from its neighbours, and the weights come out as the product
+//! with the values reads them.
+//!
+//! Keys and values of a head are packed once for all queries that read them; scores never leave the cache. Keys that no
+//! query of a block sees are not computed.
+
+use super::attention::{Limits, Tensor};
+use crate::cpu::convert::wide;
+use crate::cpu::fold::attended;
+use crate::cpu::gemm::Matrix;
+use crate::cpu::packed::{Left, group, width};
+use crate::cpu::{math, rows};
+use ein_ir::region::Interval;
+use std::ops::Range;
+
+/// Keys done together, about.
+const KEYS: usize = 240;
+
+/// Panels of queries that read keys one after the other while these are near.
+const PANELS: usize = 8;
+
+/// Memory of a head.
+#[derive(Default)]
+pub(crate) struct Flash {
+    keys: Left,
+    values: Left,
+    /// The queries of a block, features by queries, in panels.
+    queries: Vec<f32>,
+    scores: Vec<f32>,
+    /// Sums of values, features by queries, in panels.
+    acc: Vec<f32>,
+    tops: Vec<f32>,
+    sums: Vec<f32>,
+    weights: Vec<f32>,
+}
+
+/// What a block of queries leaves: for each the maximum, the sum and the weighted values, by feature.
+pub(super) struct Rows<'a> {
+    pub(super) tops: &'a [f32],
+    pub(super) sums: &'a [f32],
+    pub(super) acc: &'a [f32],
+}
+
+impl Flash {
+    /// Packs the keys and values of a head, `[d]` and `[e]` features of the keys `t`. `false` where a value is not
+    /// finite: what a query does not see must not be multiplied then, not even by 0.
+    pub(super) fn head(
+        &mut self,
+        (k, v): (&Tensor<'_, f32>, &Tensor<'_, f32>),
+        [batch, head]: [usize; 2],
+        t: Interval,
+        [d, e]: [Interval; 2],
+    ) -> bool {
+        let keys = Matrix {
+            data: k.data,
+            at: k.at([batch, head, t.lo, d.lo]),
+            row: k.steps[2] as i64,
+            column: k.steps[3] as i64,
+        };
+        // The values' features are the rows.
+        let first = v.at([batch, head, t.lo, e.lo]);
+        let values = Matrix { data: v.data, at: first, row: v.steps[3] as i64, column: v.steps[2] as i64 };
+        let row = |key: usize| &v.data[first as usize + key * v.steps[2]..][..e.len()];
+        let finite = (0..t.len()).all(|key| row(key).iter().fold(0.0f32, |sum, x| sum + x * 0.0) == 0.0);
+        self.keys.pack([t.len(), d.len()], keys);
+        self.values.pack([e.len(), t.len()], values);
+        finite
+    }
+
+    /// Attention of some queries, at most as many as [`together`] says, over the head's keys, which are `t`.
+    pub(super) fn block(
+        &mut self,
+        q: Matrix<'_, f32>,
+        queries: Interval,
+        t: Interval,
+        [d, e]: [usize; 2],
+        scale: f32,
+        limits: &Limits<'_>,
+    ) -> Rows<'_> {
+        let (wide, count) = (width(), queries.len());
+        let all = count.next_multiple_of(wide);
+        self.queries.clear();
+        self.queries.resize(d * all, 0.0);
+        for n in 0..count {
+            let at = q.at + n as i64 * q.row;
+            let to = self.queries[n / wide * wide * d + n % wide..].iter_mut().step_by(wide);
+            to.zip(0..d as i64).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
+        }
+        let lists =
+            [(&mut self.tops, f32::NEG_INFINITY, all), (&mut self.sums, 0.0, all), (&mut self.acc, 0.0, e * all)];
+        for (list, value, len) in lists {
+            list.clear();
+            list.resize(len, value);
+        }
+        self.weights.resize(wide, 0.0);
+        let seen: Vec<Interval> = (queries.lo..queries.hi).map(|query| limits.seen(query, t)).collect();
+        // The keys that some of the queries see, from the head's first on.
+        let hull = |seen: &[Interval]| {
+            let visible = seen.iter().filter(|s| !s.is_empty());
+            let (lo, hi) = visible.fold((usize::MAX, 0), |(lo, hi), s| (lo.min(s.lo - t.lo), hi.max(s.hi - t.lo)));
+            (lo.min(hi), hi)
+        };
+        let group = group();
+        let ((lo, hi), step) = (hull(&seen), KEYS.next_multiple_of(group));
+        self.scores.resize(step * wide, 0.0);
+        // Keys and values of a part are near while all queries read them.
+        for first in (lo / group * group..hi).step_by(step) {
+            for (panel, seen) in seen.chunks(wide).enumerate() {
+                let (lo, hi) = hull(seen);
+                let from = first.max(lo / group * group);
+                // Whole groups of keys: those that no query sees are hidden like others.
+                let to = t.len().min((first + step).min(hi).next_multiple_of(group)).min(first + step);
+                if from < to {
+                    self.step(panel, from..to, [d, e], seen, t.lo);
+                }
+            }
+        }
+        Rows { tops: &self.tops[..count], sums: &self.sums[..count], acc: &self.acc }
+    }
+
+    /// Some keys, whole groups of them, for one panel of queries.
+    fn step(&mut self, panel: usize, keys: Range<usize>, [d, e]: [usize; 2], seen: &[Interval], first: usize) {
+        let wide = width();
+        let scores = &mut self.scores[..keys.len() * wide];
+        self.keys.multiply(keys.clone(), 0..d, &self.queries[panel * d * wide..][..d * wide], scores, false);
+        for (n, seen) in seen.iter().enumerate() {
+            let (lo, hi) = (seen.lo - first, seen.hi - first);
+            for key in (keys.start..lo.clamp(keys.start, keys.end)).chain(hi.clamp(keys.start, keys.end)..keys.end) {
+                scores[(key - keys.start) * wide + n] = f32::NEG_INFINITY;
+            }
+        }
+        let queries = panel * wide..(panel + 1) * wide;
+        weigh(scores, &mut self.tops[queries.clone()], &mut self.sums[queries], &mut self.weights);
+        let acc = &mut self.acc[panel * e * wide..][..e * wide];
+        scaled(acc, &self.weights);
+        self.values.multiply(0..e, keys, scores, acc, true);
+    }
+}
+
+/// How many queries are done together.
+pub(super) fn together() -> usize {
+    PANELS * width()
+}
+
+impl Rows<'_> {
+    /// The rows of `e` features, query by query, divided by the sums where they are finished.
+    pub(super) fn store(&self, e: usize, finish: bool, out: &mut Vec<f32>) {
+        let wide = width();
+        out.clear();
+        out.resize(self.tops.len() * e, 0.0);
+        for (n, row) in out.chunks_mut(e.max(1)).enumerate() {
+            let values = self.acc[n / wide * wide * e + n % wide..].iter().step_by(wide);
+            row.iter_mut().zip(values).for_each(|(o, &x)| *o = if finish { attended(x, self.sums[n]) } else { x });
+        }
+    }
+}
+
+/// Scores to weights against the maximum so far, and their sums; `weights` is what earlier ones are to be scaled by.
+fn weigh(scores: &mut [f32], tops: &mut [f32], sums: &mut [f32], weights: &mut [f32]) {
+    let lanes = tops.len();
+    wide!({
+        weights.copy_from_slice(tops);
+        for row in scores.chunks_exact(lanes) {
+            for (top, &score) in weights.iter_mut().zip(row) {
+                *top = rows::max(*top, score);
+            }
+        }
+        for ((top, weight), sum) in tops.iter_mut().zip(weights.iter_mut()).zip(sums.iter_mut()) {
+            let before = *top;
+            *top = *weight;
+            let scale = math::exp(before - *top);
+            // Nothing was seen before, or nothing yet.
+            *weight = if before == f32::NEG_INFINITY { 0.0 } else { scale };
+            *sum *= *weight;
+        }
+        for row in scores.chunks_exact_mut(lanes) {
+            for ((score, &top), sum) in row.iter_mut().zip(tops.iter()).zip(sums.iter_mut()) {
+                let weight = math::exp(*score - top);
+                *score = if *score == f32::NEG_INFINITY { 0.0 } else { weight };
+                *sum += *score;
+            }
+        }
+    });
+}
+
+/// Rows of sums, each query's scaled by its weight.
+fn scaled(acc: &mut [f32], weights: &[f32]) {
+    if weights.iter().all(|&w| w == 1.0) {
+        return;
+    }
+    wide!({
+        for row in acc.chunks_exact_mut(weights.len()) {
+            for (x, &weight) in row.iter_mut().zip(weights) {
+                *x *= weight;
+            }
+        }
+    });
+}

@@ -1,0 +1,447 @@
+//! Products whose right factor is packed: the weights of a model, packed once and multiplied in every run.
+//!
+//! The `gemm` crate packs both factors in every call, which at 120 rows is a third of the time. Here the right factor
+//! lies in panels of as many columns as two vector registers hold, each row of a panel side by side, so that the inner
+//! loop reads it in one line from memory; the left factor is packed for every block of rows. Results are made in tiles
+//! that stay in the second cache until whoever asked for them has used them. `f32` only.
+// The loops are compiled once for every set of instructions: only what is inlined is.
+#![allow(clippy::inline_always)]
+
+use super::gemm::{Matrix, prefetch};
+use pulp::{Simd, WithSimd};
+use std::ops::Range;
+
+/// Inner extents done at once: a panel's part of so many rows stays near.
+const DEPTH: usize = 512;
+/// Columns of a tile, at most.
+const COLUMNS: usize = 256;
+/// Elements of the left factor packed at once.
+const LEFT: usize = 1 << 18;
+/// Rows of a block, at least and at most.
+const ROWS: Range<usize> = 48..240;
+
+/// Elements of a cache line.
+const LINE: usize = 16;
+/// Rows of a panel between which lines of the next are fetched.
+const STEPS: usize = 16;
+
+/// Where tiles of a product go.
+pub(crate) trait Sink {
+    /// Memory for a tile, row by row, and how far rows are apart. It keeps what is written until the tile is done.
+    fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize);
+    /// The tile is done.
+    fn done(&mut self, rows: Range<usize>, columns: Range<usize>);
+}
+
+/// Columns of a panel on this host.
+pub(crate) fn width() -> usize {
+    struct Width;
+    impl WithSimd for Width {
+        type Output = usize;
+        fn with_simd<S: Simd>(self, _: S) -> usize {
+            2 * S::F32_LANES
+        }
+    }
+    pulp::Arch::new().dispatch(Width)
+}
+
+/// Packs a `k` by `n` matrix: panel after panel, the last of which may be narrower, each row by row. It takes the room
+/// of the matrix.
+pub(crate) fn pack([k, n]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+    let width = width();
+    let mut out = out[..k * n].iter_mut();
+    for first in (0..n).step_by(width) {
+        for row in 0..k as i64 {
+            for column in first..n.min(first + width) {
+                let at = from.at + row * from.row + column as i64 * from.column;
+                *out.next().expect("room for all") = from.data[at as usize];
+            }
+        }
+    }
+}
+
+/// A left factor packed whole, to be multiplied by many narrow right factors.
+#[derive(Default)]
+pub(crate) struct Left {
+    data: Vec<f32>,
+    rows: usize,
+    depth: usize,
+}
+
+impl Left {
+    /// Packs a `rows` by `depth` matrix instead of what there was.
+    pub(crate) fn pack(&mut self, [rows, depth]: [usize; 2], from: Matrix<'_, f32>) {
+        (self.rows, self.depth) = (rows, depth);
+        self.data.resize(rows * depth, 0.0);
+        pack_left(group(), [rows, depth], from, &mut self.data);
+    }
+
+    /// Multiplies some rows, the first of which begins a [`group`], of some columns with one panel, each of whose rows is
+    /// as long as [`width`] says. `out` has as long rows; the product is added to it or takes its place.
+    pub(crate) fn multiply(&self, rows: Range<usize>, depth: Range<usize>, panel: &[f32], out: &mut [f32], add: bool) {
+        pulp::Arch::new().dispatch(Panel { left: self, rows, depth, panel, out, add });
+    }
+}
+
+struct Panel<'a> {
+    left: &'a Left,
+    rows: Range<usize>,
+    depth: Range<usize>,
+    panel: &'a [f32],
+    out: &'a mut [f32],
+    add: bool,
+}
+
+impl WithSimd for Panel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        match S::F32_LANES {
+            16 => self.run::<S, 12>(simd),
+            8 => self.run::<S, 6>(simd),
+            _ => self.run::<S, 4>(simd),
+        }
+    }
+}
+
+impl Panel<'_> {
+    #[inline(always)]
+    fn run<S: Simd, const R: usize>(self, simd: S) {
+        let Self { left, rows, depth, panel, out, add } = self;
+        let width = 2 * S::F32_LANES;
+        assert!(rows.start.is_multiple_of(R) && rows.end <= left.rows, "whole groups of rows");
+        for row in rows.clone().step_by(R) {
+            let (here, all) = (R.min(rows.end - row), R.min(left.rows - row));
+            let data = &left.data[row * left.depth..][depth.start * all..depth.end * all];
+            let out = &mut out[(row - rows.start) * width..];
+            let job = Job { left: data, panel, fetch: &[], out, apart: width, add };
+            if all == R && here == R {
+                job.full::<S, R>(simd);
+            } else {
+                assert!(here == all, "whole groups of rows");
+                job.part::<S, R>(simd, here, width);
+            }
+        }
+    }
+}
+
+/// Rows of a left factor that are packed together on this host.
+pub(crate) fn group() -> usize {
+    struct Group;
+    impl WithSimd for Group {
+        type Output = usize;
+        fn with_simd<S: Simd>(self, _: S) -> usize {
+            match S::F32_LANES {
+                16 => 12,
+                8 => 6,
+                _ => 4,
+            }
+        }
+    }
+    pulp::Arch::new().dispatch(Group)
+}
+
+/// How many rows of `m` are done at once where the inner extent is `k`: a block's rows of the left factor stay in the
+/// second cache. It follows from the shape alone; an even number of blocks, so that two threads share them.
+pub(crate) fn block_rows(m: usize, k: usize) -> usize {
+    let most = (LEFT / k.max(1)).clamp(ROWS.start, ROWS.end);
+    if m <= ROWS.start { m.max(1) } else { m.div_ceil(2 * m.div_ceil(2 * most)) }
+}
+
+/// `m` rows of a product with a packed right factor of `k` by `n`, tile by tile. An element is the sum over the inner
+/// extent in one order, whatever rows are done together. Panics where a matrix leaves its slice.
+pub(crate) fn product(
+    extents: [usize; 3],
+    left: Matrix<'_, f32>,
+    right: &[f32],
+    sink: &mut dyn Sink,
+    buffer: &mut Vec<f32>,
+) {
+    let [m, n, k] = extents;
+    if m > 0 && n > 0 {
+        pulp::Arch::new().dispatch(Product { extents, left, right: &right[..k * n], sink, buffer });
+    }
+}
+
+struct Product<'a> {
+    extents: [usize; 3],
+    left: Matrix<'a, f32>,
+    right: &'a [f32],
+    sink: &'a mut dyn Sink,
+    buffer: &'a mut Vec<f32>,
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // As many rows at once as there are registers for.
+        match S::F32_LANES {
+            16 => self.run::<S, 12>(simd),
+            8 => self.run::<S, 6>(simd),
+            _ => self.run::<S, 4>(simd),
+        }
+    }
+}
+
+impl Product<'_> {
+    #[inline(always)]
+    fn run<S: Simd, const R: usize>(self, simd: S) {
+        let Self { extents: [m, n, k], left, right, sink, buffer } = self;
+        let width = 2 * S::F32_LANES;
+        if buffer.len() < m * k {
+            buffer.resize(m * k, 0.0);
+        }
+        pack_left(R, [m, k], left, &mut buffer[..m * k]);
+        let columns = COLUMNS.max(width);
+        for first in (0..n).step_by(columns) {
+            let columns = first..n.min(first + columns);
+            let (tile, apart) = sink.tile(0..m, columns.clone());
+            for from in (0..k.max(1)).step_by(DEPTH) {
+                let depth = DEPTH.min(k - from);
+                let panel = |start: usize| {
+                    let here = width.min(n - start);
+                    &right[start * k + from * here..][..depth * here]
+                };
+                for start in columns.clone().step_by(width) {
+                    let here = width.min(n - start);
+                    // What comes next is fetched meanwhile, a part with every group of rows.
+                    let mut next = if start + width < columns.end {
+                        panel(start + width)
+                    } else if from + depth < k {
+                        let here = width.min(n - columns.start);
+                        &right[columns.start * k + (from + depth) * here..][..DEPTH.min(k - from - depth) * here]
+                    } else {
+                        right.get(columns.end * k..).map_or(&[][..], |rest| &rest[..rest.len().min(DEPTH * width)])
+                    };
+                    let part = next.len().div_ceil(m.div_ceil(R)).next_multiple_of(LINE);
+                    for row in (0..m).step_by(R) {
+                        let rows = R.min(m - row);
+                        let left = &buffer[row * k + from * rows..][..depth * rows];
+                        let out = &mut tile[row * apart + start - columns.start..];
+                        let (fetch, rest) = next.split_at(part.min(next.len()));
+                        next = rest;
+                        let job = Job { left, panel: panel(start), fetch, out, apart, add: from > 0 };
+                        if here == width && rows == R {
+                            job.full::<S, R>(simd);
+                        } else {
+                            job.part::<S, R>(simd, rows, here);
+                        }
+                    }
+                }
+            }
+            sink.done(0..m, columns);
+        }
+    }
+}
+
+/// Packs the left factor: groups of `group` rows, the last of which may be smaller, each column by column.
+fn pack_left(group: usize, [m, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+    /// Columns at once, so that what is written stays in the nearest cache.
+    const NEAR: usize = 128;
+    for (first, out) in (0..m).step_by(group).zip(out.chunks_mut(group * k.max(1))) {
+        let rows = group.min(m - first);
+        for (near, out) in (0..k).step_by(NEAR).zip(out.chunks_mut(NEAR * rows)) {
+            let columns = NEAR.min(k - near);
+            for row in 0..rows {
+                let at = from.at + (first + row) as i64 * from.row + near as i64 * from.column;
+                let to = out[row..].iter_mut().step_by(rows);
+                if from.column == 1 {
+                    to.zip(&from.data[at as usize..][..columns]).for_each(|(to, &x)| *to = x);
+                } else {
+                    to.zip(0..columns as i64).for_each(|(to, n)| *to = from.data[(at + n * from.column) as usize]);
+                }
+            }
+        }
+    }
+}
+
+/// Some rows of a panel's columns.
+struct Job<'a> {
+    left: &'a [f32],
+    panel: &'a [f32],
+    /// What will be read soon.
+    fetch: &'a [f32],
+    out: &'a mut [f32],
+    apart: usize,
+    /// To what is there, rather than instead of it.
+    add: bool,
+}
+
+impl Job<'_> {
+    /// `R` rows and a whole panel: all sums stay in registers.
+    #[inline(always)]
+    fn full<S: Simd, const R: usize>(self, simd: S) {
+        let mut sums = [[simd.splat_f32s(0.0); 2]; R];
+        let (left, _) = self.left.as_chunks::<R>();
+        let (panel, _) = S::as_simd_f32s(self.panel);
+        let (panel, _) = panel.as_chunks::<2>();
+        let lines = self.fetch.len().div_ceil(LINE).div_ceil(left.len().div_ceil(STEPS).max(1)) * LINE;
+        let mut fetch = self.fetch.chunks(lines.max(1));
+        for (left, panel) in left.chunks(STEPS).zip(panel.chunks(STEPS)) {
+            fetch.next().unwrap_or_default().chunks(LINE).for_each(prefetch);
+            for (left, panel) in left.iter().zip(panel) {
+                for (sums, &x) in sums.iter_mut().zip(left) {
+                    let x = simd.splat_f32s(x);
+                    sums[0] = simd.mul_add_f32s(x, panel[0], sums[0]);
+                    sums[1] = simd.mul_add_f32s(x, panel[1], sums[1]);
+                }
+            }
+        }
+        let out = &mut self.out[..(R - 1) * self.apart + 2 * S::F32_LANES];
+        for row in 0..R {
+            let (out, _) = S::as_mut_simd_f32s(&mut out[row * self.apart..][..2 * S::F32_LANES]);
+            let (out, _) = out.as_chunks_mut::<2>();
+            let [out] = out else { unreachable!("two registers") };
+            if self.add {
+                out[0] = simd.add_f32s(out[0], sums[row][0]);
+                out[1] = simd.add_f32s(out[1], sums[row][1]);
+            } else {
+                *out = sums[row];
+            }
+        }
+    }
+
+    /// Fewer rows or columns.
+    #[inline(always)]
+    fn part<S: Simd, const R: usize>(self, simd: S, rows: usize, columns: usize) {
+        macro_rules! of {
+            ($($n:literal)*) => {
+                match rows {
+                    $($n if R >= $n && columns == 2 * S::F32_LANES => self.full::<S, $n>(simd),)*
+                    $($n if R >= $n => self.narrow::<S, $n>(simd, columns),)*
+                    _ => unreachable!("at most as many rows as are done at once"),
+                }
+            };
+        }
+        of!(1 2 3 4 5 6 7 8 9 10 11 12);
+    }
+
+    /// `R` rows and the columns of a narrow panel.
+    #[inline(always)]
+    fn narrow<S: Simd, const R: usize>(self, simd: S, columns: usize) {
+        let mut sums = [[simd.splat_f32s(0.0); 2]; R];
+        let (left, _) = self.left.as_chunks::<R>();
+        let cut = columns.min(S::F32_LANES);
+        for (left, panel) in left.iter().zip(self.panel.chunks_exact(columns)) {
+            let panel = [simd.partial_load_f32s(&panel[..cut]), simd.partial_load_f32s(&panel[cut..])];
+            for (sums, &x) in sums.iter_mut().zip(left) {
+                let x = simd.splat_f32s(x);
+                sums[0] = simd.mul_add_f32s(x, panel[0], sums[0]);
+                sums[1] = simd.mul_add_f32s(x, panel[1], sums[1]);
+            }
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            let (low, high) = self.out[row * self.apart..][..columns].split_at_mut(cut);
+            for (out, &sum) in [low, high].into_iter().zip(sums) {
+                let sum = if self.add { simd.add_f32s(simd.partial_load_f32s(out), sum) } else { sum };
+                simd.partial_store_f32s(out, sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Whole<'a>(&'a mut [f32], usize, usize);
+
+    impl Sink for Whole<'_> {
+        fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
+            (&mut self.0[rows.start * self.1 + columns.start..], self.1)
+        }
+        fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
+            self.2 += rows.len() * columns.len();
+        }
+    }
+
+    fn numbers(count: usize, seed: usize) -> Vec<f32> {
+        (0..count).map(|n| ((n * 7919 + seed) % 7) as f32 - 3.0).collect()
+    }
+
+    #[test]
+    fn any_size_is_exact_from_either_layout() {
+        for [m, n, k] in
+            [[1, 1, 1], [1, 33, 300], [2, 64, 7], [5, 31, 256], [12, 32, 257], [13, 300, 64], [49, 65, 3], [7, 40, 0]]
+        {
+            let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+            for (row, column) in [(n, 1), (1, k)] {
+                let right = Matrix { data: &b, at: 0, row: row as i64, column: column as i64 };
+                let mut packed = vec![f32::NAN; k * n];
+                pack([k, n], right, &mut packed);
+                for (row_left, column_left) in [(k, 1), (1, m)] {
+                    let left = Matrix { data: &a, at: 0, row: row_left as i64, column: column_left as i64 };
+                    // Results lie apart.
+                    let mut out = vec![9.0; m * (n + 3)];
+                    let mut sink = Whole(&mut out, n + 3, 0);
+                    product([m, n, k], left, &packed, &mut sink, &mut Vec::new());
+                    assert_eq!(sink.2, m * n, "every element is in one tile");
+                    for r in 0..m {
+                        for c in 0..n {
+                            let one = |i: usize| a[r * row_left + i * column_left] * b[i * row + c * column];
+                            let sum: f32 = (0..k).map(one).sum();
+                            assert_eq!(out[r * (n + 3) + c], sum, "{m} by {n} by {k}, element {r}, {c}");
+                        }
+                        assert!(out[r * (n + 3) + n..][..3].iter().all(|&x| x == 9.0));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_element_does_not_depend_on_the_rows_done_with_it() {
+        let (m, n, k) = (29, 70, 600);
+        let a: Vec<f32> = (0..m * k).map(|n| (n as f32 * 0.37).sin()).collect();
+        let b: Vec<f32> = (0..k * n).map(|n| (n as f32 * 0.71).cos()).collect();
+        let mut packed = vec![0.0; k * n];
+        pack([k, n], Matrix { data: &b, at: 0, row: n as i64, column: 1 }, &mut packed);
+        let rows = |first: usize, count: usize| {
+            let mut out = vec![0.0; count * n];
+            let left = Matrix { data: &a, at: (first * k) as i64, row: k as i64, column: 1 };
+            product([count, n, k], left, &packed, &mut Whole(&mut out, n, 0), &mut Vec::new());
+            out
+        };
+        let whole = rows(0, m);
+        for (first, count) in [(0, 1), (3, 12), (5, 13), (28, 1)] {
+            assert_eq!(rows(first, count), whole[first * n..(first + count) * n], "rows from {first}");
+        }
+    }
+
+    #[test]
+    fn a_left_factor_is_multiplied_in_parts() {
+        let width = width();
+        for (rows, depth) in [(1, 1), (11, 5), (24, 70), (65, 600)] {
+            let (a, b) = (numbers(rows * depth, 3), numbers(depth * width, 4));
+            let mut left = Left::default();
+            left.pack([rows, depth], Matrix { data: &a, at: 0, row: depth as i64, column: 1 });
+            let first = group() * usize::from(rows > 2 * group());
+            for (from, to) in [(0, depth), (depth / 2, depth)] {
+                let mut out = vec![1.0; (rows - first) * width];
+                for add in [false, true] {
+                    left.multiply(first..rows, from..to, &b[from * width..to * width], &mut out, add);
+                }
+                for (n, &found) in out.iter().enumerate() {
+                    let (r, c) = (first + n / width, n % width);
+                    let sum: f32 = (from..to).map(|i| a[r * depth + i] * b[i * width + c]).sum();
+                    assert_eq!(found, 2.0 * sum, "{rows} by {depth}, element {r}, {c}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_threads_share_blocks_of_rows() {
+        for (m, k) in [(1, 10), (48, 10), (49, 10), (128, 512), (512, 1024), (2048, 2816), (8192, 5632), (1000, 7)] {
+            let rows = block_rows(m, k);
+            let half = m.div_ceil(rows).div_ceil(2) * rows;
+            assert!(
+                rows <= ROWS.end && (m <= ROWS.start || half * 2 <= m + m / 8),
+                "{m} by {k}: {rows}, half is {half}"
+            );
+        }
+    }
+}
