@@ -37,7 +37,8 @@ fn machine() -> Machine {
 /// Bytes of parameters that each device keeps.
 fn kept(plan: &Plan) -> Vec<u64> {
     let mut of = vec![0; plan.machine.len()];
-    let parameters = plan.tasks.rows().filter(|(id, _)| plan.tasks.fed(*id).is_some_and(|e| e.is_resident()));
+    let parameters =
+        plan.tasks.rows().filter(|(id, _)| plan.tasks.fed(*id).is_some_and(ein_task::task::External::is_resident));
     parameters.for_each(|(_, task)| of[task.device.index()] += task.value.bytes().0);
     of
 }

@@ -9,7 +9,7 @@ use ein_plan::options::Options;
 use ein_plan::plan::plan;
 use ein_plan::together::{Together, plan_together};
 use ein_task::machine::Machine;
-use ein_task::task::Slot;
+use ein_task::task::{External, Slot};
 use ein_task::units::Bytes;
 use ein_task::verify::verify;
 use ein_tests::computed::once;
@@ -33,7 +33,7 @@ fn machine() -> Machine {
 
 /// Where what is resident lies, by name, device and region.
 fn resident(tasks: &ein_task::task::TaskGraph) -> BTreeMap<(String, usize, String), Slot> {
-    let fed = tasks.rows().filter_map(|(id, t)| Some((tasks.fed(id).filter(|e| e.is_resident())?, t)));
+    let fed = tasks.rows().filter_map(|(id, t)| Some((tasks.fed(id).filter(|e| External::is_resident(e))?, t)));
     fed.map(|(e, t)| ((e.name.clone(), t.device.index(), t.value.region.to_string()), t.slot)).collect()
 }
 
@@ -90,7 +90,7 @@ fn a_graph_without_some_of_the_parameters_leaves_their_room_alone() {
     let begin = |n: usize| {
         let tasks = &together.plans[n].tasks;
         let own = tasks.rows().filter(|(id, t)| {
-            !tasks.fed(*id).is_some_and(|e| e.is_resident()) && t.slot.bytes > 0 && t.device.index() == 0
+            !tasks.fed(*id).is_some_and(External::is_resident) && t.slot.bytes > 0 && t.device.index() == 0
         });
         own.map(|(_, t)| t.slot.offset).min()
     };
@@ -98,7 +98,9 @@ fn a_graph_without_some_of_the_parameters_leaves_their_room_alone() {
         .plans
         .iter()
         .flat_map(|p| {
-            p.tasks.rows().filter(|(id, t)| p.tasks.fed(*id).is_some_and(|e| e.is_resident()) && t.device.index() == 0)
+            p.tasks
+                .rows()
+                .filter(|(id, t)| p.tasks.fed(*id).is_some_and(External::is_resident) && t.device.index() == 0)
         })
         .map(|(_, t)| t.slot.offset + t.slot.bytes)
         .collect();

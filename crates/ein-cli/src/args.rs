@@ -151,6 +151,8 @@ fn workloads() -> String {
 }
 
 /// The machine and what is asked of the plan.
+// Flags of a command line, each for itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Args)]
 pub struct Asked {
     /// A machine's name (`ein machine list`), `Nxcpu`, `cuda` (this host's GPUs), or a machine file

@@ -202,7 +202,7 @@ fn only_plans_are_read() {
 fn ended_searches_are_not_kept() {
     let texts = Texts::default();
     let (graph, machine) = (graph("0.0"), machine("8xa100"));
-    let ample = Options { time_limit: Some(Duration::from_secs(3600)), ..Options::default() };
+    let ample = Options { time_limit: Some(Duration::from_hours(1)), ..Options::default() };
     let cache = Cache::with_store(texts.clone());
     let mut ended = 0;
     for looks in 0..200 {

@@ -102,10 +102,9 @@ pub(crate) fn searched(
     let mut decided = match (first, all()) {
         // What fits among all may not have been among the few.
         (Err(PlanError::DoesNotFit { .. } | PlanError::TimeLimit { .. }), all) => return all,
-        (Err(error), _) => return Err(error),
         // The bound of the few bounds nothing else.
         (Ok(first), Err(PlanError::TimeLimit { .. } | PlanError::DoesNotFit { .. })) => Decided { bound: 0.0, ..first },
-        (Ok(_), Err(error)) => return Err(error),
+        (Err(error), _) | (Ok(_), Err(error)) => return Err(error),
         (Ok(first), Ok(all)) => {
             let value = |d: &Decided| cost(&d.price, &d.tasks, machine, options.objective);
             if value(&all) <= value(&first) {

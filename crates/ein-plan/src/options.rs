@@ -134,6 +134,8 @@ pub enum ExchangeStyle {
 }
 
 /// What the caller asks.
+// Switches that have nothing to do with one another.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// What to minimise.

@@ -260,7 +260,7 @@ fn a_search_ends_in_time() {
     let tight = Some(Bytes(whole.peak_memory().0 * 3 / 4));
     for memory in [None, tight] {
         let unlimited = Options { memory, ..Options::default() };
-        let ample = Options { time_limit: Some(Duration::from_secs(3600)), ..unlimited.clone() };
+        let ample = Options { time_limit: Some(Duration::from_hours(1)), ..unlimited.clone() };
         let expected = plan(&graph, &machine, &unlimited).unwrap();
         assert!(!expected.report.effort.stopped);
         assert_eq!(plan(&graph, &machine, &ample).unwrap().choice, expected.choice);

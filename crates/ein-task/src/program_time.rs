@@ -98,7 +98,9 @@ fn needed_alone(program: &Program) -> Vec<bool> {
     let mut alone = vec![false; program.steps.len()];
     for step in &program.steps {
         if let Step::Fold { pieces } = step {
-            pieces.iter().for_each(|&p| alone[p] = true);
+            for &p in pieces {
+                alone[p] = true;
+            }
         }
     }
     alone

@@ -279,8 +279,8 @@ impl TaskGraph {
     /// Lets what is received for one paste, and nothing else, be written where the paste wants it.
     pub fn receive_in_place(&mut self) {
         let readers = self.readers();
-        for n in 0..self.tasks.len() {
-            let (Verb::Receive { .. }, [reader]) = (&self.tasks[n].verb, readers[n].as_slice()) else { continue };
+        for (n, readers) in readers.iter().enumerate() {
+            let (Verb::Receive { .. }, [reader]) = (&self.tasks[n].verb, readers.as_slice()) else { continue };
             let reader = &self.tasks[reader.index()];
             let fits = matches!(reader.verb, Verb::Paste) && reader.value.region.contains(&self.tasks[n].value.region);
             self.tasks[n].within = fits.then(|| reader.value.region.clone());
