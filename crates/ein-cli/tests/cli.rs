@@ -34,7 +34,10 @@ fn help_is_there() {
     for command in ["run", "plan", "explain", "simulate"] {
         check(&format!("{command} --help"), &options);
         check(&format!("{command} --help"), &["--inputs", "--outputs", "one-device, data, tensor", "Example"]);
-        check(&format!("{command} --help"), &["--no-cache", "EIN_CACHE_DIR", "--no-overlap"]);
+        check(
+            &format!("{command} --help"),
+            &["--no-cache", "EIN_CACHE_DIR", "--no-overlap", "--offload", "--time-limit"],
+        );
     }
     check("plan --help", &["gemm:M,N,K[,DTYPE]", "llama-3-8b:BATCHxSEQ", "1x128 if not given", "--write-tasks"]);
     check("run --help", &["--text", "--new-tokens", "--check", "--trace", "synthetic:llama"]);
@@ -128,6 +131,33 @@ fn exchanges_hide_unless_that_is_switched_off() {
     assert_eq!(off["overlap"]["untried"], json!("it is switched off"));
     let threads = answered(&place, "plan --workload gemm:256,256,256 --machine 4xcpu --json");
     assert!(threads["overlap"]["untried"].as_str().is_some_and(|why| why.contains("threads")), "{threads}");
+}
+
+#[test]
+fn what_has_no_room_stays_at_the_host() {
+    let place = Place::new();
+    let request =
+        "plan --workload ffnn:512,512,512,8 --machine dgx-1v --devices 2 --memory-per-device 900KiB --no-cache";
+    place.check(request, 3, &["no plan fits"]);
+    let text = place.check(&format!("{request} --offload"), 0, &[]);
+    assert!(text.contains("\n  host         keeps "), "{text}");
+    let json = answered(&place, &format!("{request} --offload --json"));
+    let peaks: Vec<u64> =
+        json["peak_memory_per_device"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+    assert!(peaks[..2].iter().all(|&p| p <= 900 << 10) && peaks[2] > 0, "{peaks:?}");
+    place.check("plan --workload gemm:8,8,8 --machine 8xa100 --offload", 2, &["`8xa100` has no host memory"]);
+}
+
+#[test]
+fn a_search_may_be_given_a_time() {
+    let place = Place::new();
+    let request = "plan --workload ffnn:16,32,32,32 --machine 8xa100 --devices 2 --no-cache --json";
+    let (free, ample) = (answered(&place, request), answered(&place, &format!("{request} --time-limit 3600")));
+    assert_eq!((&free["cost"], &ample["effort"]["stopped"]), (&ample["cost"], &json!(false)));
+    place.check(&format!("{request} --time-limit 0.000000001"), 2, &["within the time limit of 0.000000001 s"]);
+    for wrong in ["0", "-1", "soon", "nan", "1e400"] {
+        place.check(&format!("{request} --time-limit {wrong}"), 2, &["a number of seconds such as 2 or 0.5"]);
+    }
 }
 
 #[test]

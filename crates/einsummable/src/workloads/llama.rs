@@ -48,6 +48,8 @@ fn tokens(arguments: &Arguments) -> Result<Tokens, WorkloadError> {
 
 /// The outputs of a model or of a layer.
 pub(super) fn llama(arguments: &Arguments, name: &str, dtype: DType) -> Result<Vec<(String, Tensor)>, WorkloadError> {
+    // What is wrong with the first argument is said before what comes after it.
+    tokens(arguments)?;
     if let Some(more) = arguments.list.get(1) {
         return Err(arguments.wrong(format!("`{more}` after `{}`", arguments.list[0])));
     }
