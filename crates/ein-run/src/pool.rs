@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     /// Grows with everything that a thread could have missed.
     news: AtomicUsize,
     asleep: AtomicUsize,
+    /// Threads that have begun: what a thread allocates as it begins is no part of a run.
+    begun: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
     over: AtomicBool,
@@ -56,6 +58,7 @@ impl Pool {
             places: (0..=threads).map(|_| Place::default()).collect(),
             news: AtomicUsize::new(0),
             asleep: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             lock: Mutex::new(()),
             wake: Condvar::new(),
             over: AtomicBool::new(false),
@@ -63,9 +66,16 @@ impl Pool {
         // Where the host starts no more threads, fewer do: which thread does what changes no result.
         let start = |worker: usize| {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name(format!("ein-{worker}")).spawn(move || shared.serve(worker)).ok()
+            let serve = move || {
+                shared.begun.fetch_add(1, Ordering::SeqCst);
+                shared.serve(worker);
+            };
+            std::thread::Builder::new().name(format!("ein-{worker}")).spawn(serve).ok()
         };
-        let others = (1..threads).map_while(start).collect();
+        let others: Vec<JoinHandle<()>> = (1..threads).map_while(start).collect();
+        while shared.begun.load(Ordering::SeqCst) < others.len() {
+            std::thread::yield_now();
+        }
         Self { shared, threads: others }
     }
 
