@@ -119,8 +119,9 @@ impl Ledger<'_> {
             Verb::Feed { .. } => Ok(State::Finished),
             Verb::Cut | Verb::Send { .. } | Verb::Receive { .. } => Ok(first()),
             Verb::Kernel { op, labels, finish, operands } => {
-                let states = operands.iter().map(|o| o.map(|n| self.states[task.reads[n].index()].clone())).collect();
-                self.kernel(*op, labels, *finish, states)
+                let state = |n: usize| self.states[task.reads[n].index()].clone();
+                let states: Vec<Option<State>> = operands.iter().map(|o| o.map(state)).collect();
+                self.kernel(*op, labels, *finish, &states)
             }
             Verb::Fused { stages } => {
                 let mut state = State::Finished;
@@ -130,8 +131,8 @@ impl Ledger<'_> {
                         Some(Source::Read(n)) => Some(self.states[task.reads[*n].index()].clone()),
                         Some(Source::Previous) => Some(state.clone()),
                     };
-                    let states = stage.operands.iter().map(of).collect();
-                    state = self.kernel(stage.op, &stage.labels, stage.finish, states)?;
+                    let states: Vec<Option<State>> = stage.operands.iter().map(of).collect();
+                    state = self.kernel(stage.op, &stage.labels, stage.finish, &states)?;
                 }
                 Ok(state)
             }
@@ -151,7 +152,7 @@ impl Ledger<'_> {
         op: usize,
         labels: &Region,
         finish: bool,
-        operands: Vec<Option<State>>,
+        operands: &[Option<State>],
     ) -> Result<State, PendingFault> {
         let row = &self.graph.ops[op];
         let spec = row.spec.as_ref().expect("checked: the operation computes");

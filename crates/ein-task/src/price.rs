@@ -78,7 +78,8 @@ pub fn fused_seconds(device: &Device, stages: &[(&Spec, &Region)]) -> Seconds {
             launched = device.launch.0;
         }
         // Where the next stage is free it was not said to read this one's result.
-        if n + 1 < stages.len() && !(device.free_elementwise && !stages[n + 1].0.work.contraction) {
+        let reads = |(next, _): &(&Spec, &Region)| !device.free_elementwise || next.work.contraction;
+        if stages.get(n + 1).is_some_and(reads) {
             all.memory.0 -= 2.0 * result_bytes(spec, labels) / device.memory_bandwidth;
         }
     }

@@ -44,7 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         layer.step(&x, &cache, Positions { start: past, ..Positions::default() }).0
     };
     let mut compiled = Session::cpu(1)?.compile_with(&[("output", &y)], &SyntheticWeights::new(7))?;
-    let (mut rows, mut totals): (BTreeMap<u32, (String, Vec<f64>)>, Vec<f64>) = (BTreeMap::new(), Vec::new());
+    let mut rows: BTreeMap<u32, (String, Vec<f64>)> = BTreeMap::new();
+    let mut totals: Vec<f64> = Vec::new();
     for round in 0..=rounds {
         compiled.run(given.clone())?;
         if round == 0 {

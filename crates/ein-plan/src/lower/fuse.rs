@@ -7,7 +7,7 @@
 use ein_ir::einsum::Einsum;
 use ein_ir::op::Op;
 use ein_task::machine::{DeviceKind, Machine};
-use ein_task::task::{Source, Stage, Task, TaskGraph, TaskId, Verb};
+use ein_task::task::{External, Source, Stage, Task, TaskGraph, TaskId, Verb};
 use ein_task::verify::reads_in_order;
 
 /// The rows of a graph without memory plan, those that go together as one.
@@ -52,7 +52,7 @@ fn joins(graph: &TaskGraph, readers: &[Vec<TaskId>], id: TaskId, read: TaskId) -
     let Some(rank) = graph.ops[*op].spec.as_ref().map(|s| s.rank) else { return false };
     let alone = readers[read.index()] == [id] && producer.device == task.device;
     // The row has to wait for all that it reads: nothing that comes after the producer may hold it up.
-    let in_time = |other: &TaskId| *other <= read || graph.fed(*other).is_some_and(|e| e.is_resident());
+    let in_time = |other: &TaskId| *other <= read || graph.fed(*other).is_some_and(External::is_resident);
     let in_order = operands.iter().zip(&map.accesses).all(|(operand, access)| {
         operand.is_none_or(|n| task.reads[n] != read || reads_in_order(access, labels, &producer.value.region, rank))
     });

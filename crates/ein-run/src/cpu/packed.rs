@@ -79,11 +79,11 @@ impl Left {
     /// Multiplies some rows, the first of which begins a [`group`], of some columns with one panel, each of whose rows is
     /// as long as [`width`] says. `out` has as long rows; the product is added to it or takes its place.
     pub(crate) fn multiply(&self, rows: Range<usize>, depth: Range<usize>, panel: &[f32], out: &mut [f32], add: bool) {
-        pulp::Arch::new().dispatch(Panel { left: self, rows, depth, panel, out, add });
+        pulp::Arch::new().dispatch(Multiply { left: self, rows, depth, panel, out, add });
     }
 }
 
-struct Panel<'a> {
+struct Multiply<'a> {
     left: &'a Left,
     rows: Range<usize>,
     depth: Range<usize>,
@@ -92,7 +92,7 @@ struct Panel<'a> {
     add: bool,
 }
 
-impl WithSimd for Panel<'_> {
+impl WithSimd for Multiply<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -105,7 +105,7 @@ impl WithSimd for Panel<'_> {
     }
 }
 
-impl Panel<'_> {
+impl Multiply<'_> {
     #[inline(always)]
     fn run<S: Simd, const R: usize>(self, simd: S) {
         let Self { left, rows, depth, panel, out, add } = self;

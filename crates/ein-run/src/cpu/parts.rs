@@ -18,6 +18,9 @@ use std::sync::{Mutex, PoisonError};
 /// Seconds that a part is worth at least, by the price list: handing it out takes some microseconds.
 const WORTH: f64 = 40e-6;
 
+/// What is done with the labels of a part and its part of the result.
+type Block<'a> = dyn Fn(&[Region], &mut PieceMut<'_>, &mut Scratch) -> Result<(), Cause> + Sync + 'a;
+
 /// The parts of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
@@ -99,13 +102,7 @@ impl Parts {
 
     /// Calls `block` for every part with its labels and its part of the result; the first error by place, if there is
     /// one.
-    pub(crate) fn run(
-        &self,
-        result: &mut [u8],
-        form: &Form,
-        team: Team<'_>,
-        block: &(dyn Fn(&[Region], &mut PieceMut<'_>, &mut Scratch) -> Result<(), Cause> + Sync),
-    ) -> Result<(), Cause> {
+    pub(crate) fn run(&self, result: &mut [u8], form: &Form, team: Team<'_>, block: &Block<'_>) -> Result<(), Cause> {
         let failed: Mutex<Option<(usize, Cause)>> = Mutex::new(None);
         team.chunks(&mut result[..self.total], self.bytes, &|n, bytes| {
             let (labels, region) = &self.all[n];
