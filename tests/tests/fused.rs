@@ -242,3 +242,23 @@ fn the_verifier_knows_what_a_fused_row_is() {
     refuse("is not stored", &|g, _| drop(g.tasks[at].value.form.fields.pop()));
     refuse("not an earlier row", &|g, _| g.tasks[at].reads[0] = TaskId(at as u32));
 }
+
+/// A running fold in a fused row goes on where it is made in parts: of an axis that is not to be cut no part is taken, be the
+/// result larger than what is made at once.
+#[test]
+fn a_running_fold_is_not_begun_again() {
+    for text in [
+        "x: input f32[700, 100]\ns = scan(x) sum\nt = map s * 2.0 + 1.0\nreturn t\n",
+        "x: input f32[10, 300, 100]\ns = scan(x) axis 1 sum\nt = map s * 2.0 + 1.0\nreturn t\n",
+    ] {
+        let graph = ein_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}"));
+        let inputs = small::inputs(&graph, 7);
+        let expected = ein_ir::reference::run(&graph, &inputs).expect("the reference runs");
+        for devices in [1, 3] {
+            let machine = ein_task::machine::Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
+            let plan = ein_plan::plan::plan(&graph, &machine, &Options::default()).expect("a plan");
+            let found = ein_tests::computed::once(&graph, &plan.tasks, &inputs).expect("it runs");
+            assert_eq!(ein_tests::same::difference(&found, &expected, 1e-2), None, "{devices} devices: {text}");
+        }
+    }
+}

@@ -106,8 +106,8 @@ pub fn bench(args: &Bench) -> Result<(), Failure> {
     let mut sides = vec![Side::new("einsummable", env!("CARGO_PKG_VERSION"), None)];
     sides.extend(one.is_some().then(|| Side::new("one device", env!("CARGO_PKG_VERSION"), None)));
     sides.extend(peers.iter().map(|peer| {
-        let apart = peer.figures.iter().zip(&result).map(|(&theirs, &ours)| peers::apart(ours, theirs));
-        Side::new(&peer.kind.to_string(), &peer.version, Some(apart.fold(0.0, f64::max)))
+        let apart = peers::all_apart(&result, &peer.figures);
+        Side::new(&peer.kind.to_string(), &peer.version, Some(apart))
     }));
     let mut runs: Vec<Runs<'_>> = vec![Box::new(|n| ours.run(n))];
     if let Some(one) = &mut one {

@@ -94,6 +94,33 @@ pub(crate) fn searched(
     options: &Options,
     deadline: Deadline,
 ) -> Result<Decided, PlanError> {
+    if options.offload {
+        // What fits without the host needs none of it: of the prices of memory nearly all send everything there.
+        match searched(graph, machine, &Options { offload: false, ..options.clone() }, deadline) {
+            Ok(mut without) => {
+                without.options.offload = true;
+                // For the least memory, what is sent from the host may leave less to hold.
+                let with = match options.objective {
+                    Objective::Time | Objective::Bytes => return Ok(without),
+                    Objective::Memory => searched_from_host(graph, machine, options, deadline),
+                };
+                let memory = |d: &Decided| fullest(&d.tasks, machine);
+                return Ok(with.ok().filter(|with| memory(with) < memory(&without)).unwrap_or(without));
+            }
+            Err(PlanError::DoesNotFit { .. }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    searched_from_host(graph, machine, options, deadline)
+}
+
+/// [`searched`], with the homes at hosts that the options allow.
+fn searched_from_host(
+    graph: &Graph,
+    machine: &Machine,
+    options: &Options,
+    deadline: Deadline,
+) -> Result<Decided, PlanError> {
     let all = || searched_among(graph, machine, options, Richness::of(machine), deadline);
     if options.time_limit.is_none() {
         return all();

@@ -155,7 +155,7 @@ pub struct Options {
     /// How exchanges are answered.
     pub exchange: ExchangeStyle,
     /// Whether parameters and state may stay in a host's memory and be sent in every run to where they are read, where the
-    /// memory of the devices that compute does not suffice otherwise or that is cheaper than what else fits.
+    /// memory of the devices that compute does not suffice otherwise (or, by `Objective::Memory`, holds less then).
     pub offload: bool,
     /// How long the search may go on: it then ends with the best plan so far. The one way in which a clock decides
     /// anything; without a limit the same question always has the same answer.

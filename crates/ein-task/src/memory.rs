@@ -226,7 +226,7 @@ fn live_peak(graph: &TaskGraph, device: DeviceId) -> (Bytes, Vec<TaskId>) {
         for read in &task.reads {
             last[read.index()] = id.index();
         }
-        if let Some(writer) = writers(graph, id).next() {
+        if let Some(writer) = writers(graph, id).min() {
             first[id.index()] = writer.index();
         }
     }
@@ -434,6 +434,11 @@ mod tests {
         assert_eq!(graph.arenas[0], Bytes(192));
         assert_eq!(crate::verify::verify(&graph), Ok(()));
         assert_eq!(parse(&print(&graph), &[]).expect("it was printed"), graph);
+        // A piece that does not wait for what was there would be received on top of it.
+        let mut hasty = graph.clone();
+        hasty.tasks[7].after.clear();
+        let error = crate::verify::verify(&hasty).expect_err("t7 does not wait").to_string();
+        assert!(error.contains("t7") && error.contains("reuses memory of t0"), "{error}");
         // Where what was there has no room to wait for, pieces get room of their own.
         let machine = crate::machine::Machine::by_name("2xcpu").expect("it ships");
         plan_memory_apart(&mut graph, &machine, None);

@@ -525,6 +525,8 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
     let resident = |id: TaskId| graph.fed(id).is_some_and(crate::task::External::is_resident);
     let resident_first =
         graph.rows().filter(|(id, _)| resident(*id)).chain(graph.rows().filter(|(id, _)| !resident(*id)));
+    // For pastes whose memory is written before them: those that every writer has to wait for.
+    let mut displaced: BTreeMap<TaskId, Vec<(TaskId, TaskId)>> = BTreeMap::new();
     for (id, task) in resident_first {
         let needed = task.value.form.layout(task.stored()).1 as u64;
         let (slot, arena) = (task.slot, graph.arenas[task.device.index()].0);
@@ -553,11 +555,19 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
             if let Some(&reader) = early {
                 return Err(at(graph, id, Fault::Reuse { old, reader }));
             }
+            if owner != id {
+                displaced.entry(owner).or_default().extend(waited.iter().map(|&reader| (old, reader)));
+            }
             if offset < lo {
                 holds.insert(offset, (lo, old));
             }
             if end > hi {
                 holds.insert(hi, (end, old));
+            }
+        }
+        for &(old, reader) in displaced.get(&owner).into_iter().flatten() {
+            if !before.reaches(id, reader) {
+                return Err(at(graph, id, Fault::Reuse { old, reader }));
             }
         }
         holds.insert(lo, (hi, owner));

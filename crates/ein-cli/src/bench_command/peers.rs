@@ -186,8 +186,21 @@ pub fn figures(values: &[f64]) -> [f64; 2] {
     [sizes, values.iter().enumerate().map(|(n, v)| v * weight(n)).sum()]
 }
 
-/// How far two results' figures are apart, in parts of the sum of sizes.
+/// How far two results' figures are apart, in parts of the sum of sizes; NaN where one of them is.
 pub fn apart(ours: [f64; 2], theirs: [f64; 2]) -> f64 {
     let size = theirs[0].abs().max(f64::MIN_POSITIVE);
-    ((ours[0] - theirs[0]).abs() / size).max((ours[1] - theirs[1]).abs() / size)
+    larger((ours[0] - theirs[0]).abs() / size, (ours[1] - theirs[1]).abs() / size)
+}
+
+/// How far all results are apart at most; NaN where a result is missing or not a number.
+pub fn all_apart(ours: &[[f64; 2]], theirs: &[[f64; 2]]) -> f64 {
+    if ours.len() != theirs.len() {
+        return f64::NAN;
+    }
+    ours.iter().zip(theirs).map(|(&ours, &theirs)| apart(ours, theirs)).fold(0.0, larger)
+}
+
+/// The larger of two numbers, or NaN if one of them is.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }

@@ -16,6 +16,7 @@ use ein_ir::expr::{Expr, Row};
 use ein_ir::monoid::Form;
 use ein_ir::op::Op;
 use ein_ir::region::{Interval, Region};
+use ein_ir::spec::{LabelSpec, Role, Rule};
 use ein_task::task::{OpRow, Source, Stage, TaskGraph};
 use std::ops::Range;
 
@@ -130,7 +131,10 @@ impl Fused<'_> {
         }
         // A product that is not packed packs its factors in every call: it is made whole.
         let product = matches!(&self.head.op, Op::Einsum(e) if contract::is_product(e));
-        let leading = if product { 0 } else { rank.min(last.rank().saturating_sub(1)) };
+        // A label that is not to be cut, as that of a running fold, is not cut here either.
+        let may_be_cut = |l: &&LabelSpec| matches!(l.role, Role::Free | Role::Window) && l.rule == Rule::Any;
+        let free = self.head.spec.iter().flat_map(|s| &s.labels[..rank]).take_while(may_be_cut).count();
+        let leading = if product { 0 } else { free.min(last.rank().saturating_sub(1)) };
         let row: usize = last.0[leading..].iter().map(|i| i.len()).product();
         let rows = (NEAR / (row * self.tail.map.dtype.bytes()).max(1)).max(1);
         let total: usize = last.0[..leading].iter().map(|i| i.len()).product();
