@@ -7,7 +7,7 @@
 pub mod overhead;
 pub mod row;
 
-use crate::report::Section;
+use crate::report::{Section, judged};
 use clap::{Args, ValueEnum};
 use row::{Row, geometric_mean};
 use std::path::PathBuf;
@@ -79,21 +79,9 @@ const LAYERS: [(usize, usize, usize); 4] = [(512, 8, 1536), (1024, 8, 2816), (10
 
 /// Measures and prints; fails if a bar is missed.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let (mut passed, mut bars) = (true, 0);
-    for &what in What::value_variants() {
-        if arguments.what.is_empty() || arguments.what.contains(&what) {
-            let section = what.section(arguments);
-            println!("{}", section.markdown());
-            passed &= section.passed();
-            bars += section.verdicts.len();
-        }
-    }
-    if bars == 0 {
-        println!("Nothing was measured: no row has that workload.");
-        return ExitCode::FAILURE;
-    }
-    println!("{}", if passed { "All bars are passed." } else { "Some bars are missed." });
-    if passed || arguments.report { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let wanted = |what: &&What| arguments.what.is_empty() || arguments.what.contains(what);
+    let sections = What::value_variants().iter().filter(wanted).map(|what| what.section(arguments));
+    judged(sections, arguments.report, "no row has that workload")
 }
 
 impl What {

@@ -18,7 +18,7 @@ pub mod speed;
 pub mod train;
 pub mod xla;
 
-use crate::report::Section;
+use crate::report::{Section, judged};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 
@@ -99,19 +99,7 @@ impl Arguments {
 
 /// Measures and prints; fails if a bar is missed.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let (mut passed, mut bars) = (true, 0);
-    for &what in What::value_variants() {
-        if arguments.what.is_empty() || arguments.what.contains(&what) {
-            let section = what.section(arguments);
-            println!("{}", section.markdown());
-            passed &= section.passed();
-            bars += section.verdicts.len();
-        }
-    }
-    if bars == 0 {
-        println!("Nothing was measured: no row has that workload and machine.");
-        return ExitCode::FAILURE;
-    }
-    println!("{}", if passed { "All bars are passed." } else { "Some bars are missed." });
-    if passed || arguments.report { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let wanted = |what: &&What| arguments.what.is_empty() || arguments.what.contains(what);
+    let sections = What::value_variants().iter().filter(wanted).map(|what| what.section(arguments));
+    judged(sections, arguments.report, "no row has that workload and machine")
 }

@@ -1,6 +1,7 @@
 //! Sections with a verdict, printed as Markdown.
 
 use std::fmt::Write;
+use std::process::ExitCode;
 
 /// One line of the table of bars: what was measured, the bar, and whether it is passed.
 #[derive(Clone, Debug)]
@@ -113,4 +114,21 @@ pub fn size(bytes: u64) -> String {
         b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KB", b >> 10),
         b => format!("{b} B"),
     }
+}
+
+/// Prints sections as they are measured, and whether all their bars are passed; fails if not, unless only a report is asked
+/// for, and where there was nothing to measure, for which `nothing` is the reason.
+pub fn judged(sections: impl Iterator<Item = Section>, report: bool, nothing: &str) -> ExitCode {
+    let (mut passed, mut bars) = (true, 0);
+    for section in sections {
+        println!("{}", section.markdown());
+        passed &= section.passed();
+        bars += section.verdicts.len();
+    }
+    if bars == 0 {
+        println!("Nothing was measured: {nothing}.");
+        return ExitCode::FAILURE;
+    }
+    println!("{}", if passed { "All bars are passed." } else { "Some bars are missed." });
+    if passed || report { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
