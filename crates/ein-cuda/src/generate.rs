@@ -1,16 +1,73 @@
 //! From rows of a task graph to programs.
+//!
+//! How kernels are written: [`types`] has the C types of elements and conversions, [`stored`] where a value's fields
+//! lie, [`strided`] an operand's steps along labels, [`loops`] the positions of a point as text, [`launch`] grids. A
+//! kernel takes every buffer as `unsigned char*` that points to the first element it needs, so that the offset is no
+//! part of its text; extents and steps are.
+//!
+//! Memory that a kernel reads or writes begins at a multiple of 16 bytes where its value does; [`stored::alignment`]
+//! tells what is left of that at an element.
+
+mod kernels;
+mod launch;
+mod loops;
+mod stored;
+mod strided;
+mod types;
 
 use crate::program::{Program, Target};
+use ein_ir::op::Op;
+use ein_ir::region::Region;
 use ein_run::Cause;
-use ein_task::task::{TaskGraph, TaskId};
+use ein_task::task::{OpRow, TaskGraph, TaskId, Verb};
+use stored::Stored;
 
 /// What stands before the kernels in every translation unit.
-pub const PRELUDE: &str = "";
+pub const PRELUDE: &str = include_str!("generate/prelude.cuh");
+
+/// A block of an operation: from which values to which.
+pub(crate) struct Call<'a> {
+    /// The row of the task graph, for [`FaultCode`](crate::program::FaultCode) reports.
+    pub(crate) task: TaskId,
+    /// The operation.
+    pub(crate) row: &'a OpRow,
+    /// The block, in label space.
+    pub(crate) labels: &'a Region,
+    /// Whether the result is finished rather than left pending.
+    pub(crate) finish: bool,
+    /// Where the operands lie: boxes that hold what is read. `None` where nothing is.
+    pub(crate) operands: Vec<Option<Stored>>,
+    /// Where the result goes.
+    pub(crate) result: Stored,
+}
 
 /// The program of a row that computes: kernel, fused, view, cut, fold or paste. Values lie in their slots as
 /// [`Form::layout`](ein_ir::monoid::Form::layout) says; a read that was received within a paste's own memory
 /// (`Task::within`) is there already.
 pub fn program(graph: &TaskGraph, task: TaskId, target: &Target) -> Result<Program, Cause> {
-    let _ = (graph, task, target);
-    Err(Cause::malformed("not yet generated"))
+    let row = graph.task(task);
+    let reads = Stored::reads(graph, row);
+    match &row.verb {
+        Verb::Kernel { op, labels, finish, operands } => {
+            let operands = operands.iter().map(|o| o.map(|n| reads[n].clone())).collect();
+            let row = &graph.ops[*op];
+            let result = Stored::own(graph.task(task));
+            block(&Call { task, row, labels, finish: *finish, operands, result }, target)
+        }
+        Verb::Fused { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
+            Err(Cause::malformed("not yet generated"))
+        }
+        Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
+            Err(Cause::malformed("this row moves data and is the executor's"))
+        }
+    }
+}
+
+/// The program of a block of an operation.
+fn block(call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
+    match &call.row.op {
+        Op::Kernel(kernel) => kernels::program(kernel, call, target),
+        Op::Einsum(_) => Err(Cause::malformed("not yet generated")),
+        Op::Input(_) | Op::View(_) => Err(Cause::malformed(format!("`{}` has no kernel", call.row.name))),
+    }
 }
