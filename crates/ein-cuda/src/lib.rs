@@ -4,5 +4,6 @@
 //! products for the library, copies. It knows no driver, so that all of it is tested where there is no GPU. Nothing
 //! here decides what happens where: that is in the task graph.
 
+pub mod compile;
 pub mod generate;
 pub mod program;
