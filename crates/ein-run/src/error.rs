@@ -1,8 +1,10 @@
 //! What can go wrong before and during a run.
 
+use crate::trace;
 use ein_ir::graph::TensorType;
 use ein_ir::region::Region;
 use ein_task::machine::DeviceId;
+use ein_task::task::TaskGraph;
 use ein_task::verify::VerifyError;
 use std::time::Duration;
 
@@ -27,6 +29,14 @@ pub enum RunError {
         device: DeviceId,
         /// Bytes asked for.
         bytes: u64,
+    },
+    /// A device cannot be used, or no longer.
+    #[error("device {device} failed: {reason}")]
+    Device {
+        /// The device.
+        device: DeviceId,
+        /// What it said.
+        reason: String,
     },
     /// A parameter could not be read.
     #[error("parameter `{name}` {region} for {device}: {reason}")]
@@ -80,6 +90,14 @@ pub enum RunError {
         /// Why.
         cause: Cause,
     },
+}
+
+impl RunError {
+    /// That a row of a task graph failed.
+    pub fn task(graph: &TaskGraph, task: u32, cause: Cause) -> Self {
+        let row = &graph.tasks[task as usize];
+        Self::Task { task, device: row.device, tensor: trace::tensor(graph, row).to_owned(), cause }
+    }
 }
 
 /// Why one task failed.

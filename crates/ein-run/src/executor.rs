@@ -1,10 +1,10 @@
 //! Runs a task graph: on threads that all virtual devices of this process share, or on devices that see nothing of each
 //! other but messages.
 
+use crate::backend::Backend;
 use crate::cpu::CpuDevice;
 use crate::device::Device;
 use crate::error::RunError;
-use crate::failure::Failure;
 use crate::messages::Workers;
 use crate::rendezvous::Rendezvous;
 use crate::source::ParameterSource;
@@ -46,18 +46,11 @@ pub struct Run {
 /// A task graph ready to run: arenas allocated, parameters loaded, threads waiting.
 pub struct Executor {
     graph: TaskGraph,
-    devices: Devices,
-    order: Order,
+    devices: Box<dyn Backend>,
     /// The outputs of a run, in the graph's order; empty between runs.
     outputs: Vec<Mutex<Dense>>,
     /// For every external, whether it is state that was given in a run before.
     held: Vec<bool>,
-}
-
-/// Who executes.
-enum Devices {
-    Virtual(Box<VirtualDevices>),
-    Joined(Workers),
 }
 
 impl Executor {
@@ -72,8 +65,8 @@ impl Executor {
     /// their number.
     pub fn with_threads(graph: TaskGraph, parameters: &dyn ParameterSource, threads: usize) -> Result<Self, RunError> {
         check(&graph)?;
-        let devices = Devices::Virtual(Box::new(VirtualDevices::new(&graph, parameters, threads)?));
-        Ok(Self::of(graph, devices))
+        let devices = VirtualDevices::new(&graph, parameters, threads)?;
+        Ok(Self::of(graph, Box::new(devices)))
     }
 
     /// Prepares a task graph for the CPU, its devices joined by a transport that buffers no message. For tests:
@@ -102,14 +95,25 @@ impl Executor {
     ) -> Result<Self, RunError> {
         assert_eq!((devices.len(), ends.len()), (graph.devices, graph.devices), "a device and an end for each");
         check(&graph)?;
-        let devices = Devices::Joined(Workers::new(&graph, parameters, devices, ends)?);
+        let workers = Workers::new(&graph, parameters, devices, ends)?;
+        Ok(Self::of(graph, Box::new(workers)))
+    }
+
+    /// Prepares a task graph for devices of another crate, which `make` makes ready once the graph has been verified:
+    /// with memory, and with parameters loaded.
+    pub fn on(
+        graph: TaskGraph,
+        make: impl FnOnce(&TaskGraph) -> Result<Box<dyn Backend>, RunError>,
+    ) -> Result<Self, RunError> {
+        check(&graph)?;
+        let devices = make(&graph)?;
         Ok(Self::of(graph, devices))
     }
 
-    fn of(graph: TaskGraph, devices: Devices) -> Self {
+    fn of(graph: TaskGraph, devices: Box<dyn Backend>) -> Self {
         let outputs = graph.outputs.iter().map(|_| Mutex::new(nothing())).collect();
         let held = vec![false; graph.externals.len()];
-        Self { graph, devices, order: Order::Listed, outputs, held }
+        Self { graph, devices, outputs, held }
     }
 
     /// The task graph.
@@ -119,10 +123,7 @@ impl Executor {
 
     /// Chooses which ready task goes first in later runs.
     pub fn set_order(&mut self, order: Order) {
-        self.order = order;
-        if let Devices::Virtual(devices) = &mut self.devices {
-            devices.set_order(order);
-        }
+        self.devices.set_order(order);
     }
 
     /// Runs the task graph once. State must be given in the first run; it stays as it is where later runs do not give
@@ -149,10 +150,7 @@ impl Executor {
             *slot.get_mut().unwrap_or_else(PoisonError::into_inner) = output;
         }
         let start = Instant::now();
-        let result = match &mut self.devices {
-            Devices::Virtual(devices) => devices.run(&self.graph, inputs, &self.outputs),
-            Devices::Joined(workers) => workers.run(&self.graph, self.order, inputs, &self.outputs),
-        };
+        let result = self.devices.run(&self.graph, inputs, &self.outputs);
         let seconds = start.elapsed().as_secs_f64();
         for (slot, (name, _)) in self.outputs.iter_mut().zip(&self.graph.outputs) {
             let slot = slot.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -162,24 +160,16 @@ impl Executor {
                 None => drop(outputs.insert(name.clone(), output)),
             }
         }
-        let Err(Failure { task, cause }) = result else {
-            for (held, external) in self.held.iter_mut().zip(&self.graph.externals) {
-                *held |= external.kind == InputKind::State;
-            }
-            return Ok(seconds);
-        };
-        let row = &self.graph.tasks[task as usize];
-        let tensor = trace::tensor(&self.graph, row).to_owned();
-        Err(RunError::Task { task, device: row.device, tensor, cause })
+        result?;
+        for (held, external) in self.held.iter_mut().zip(&self.graph.externals) {
+            *held |= external.kind == InputKind::State;
+        }
+        Ok(seconds)
     }
 
     /// What happened when in the last run.
     pub fn timeline(&self) -> Timeline {
-        let marks = match &self.devices {
-            Devices::Virtual(devices) => devices.marks(),
-            Devices::Joined(workers) => workers.marks(),
-        };
-        trace::timeline(&self.graph, marks)
+        trace::timeline(&self.graph, self.devices.marks())
     }
 }
 

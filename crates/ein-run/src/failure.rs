@@ -1,6 +1,7 @@
 //! A task that did not succeed.
 
-use crate::error::Cause;
+use crate::error::{Cause, RunError};
+use ein_task::task::TaskGraph;
 use std::any::Any;
 
 /// Which task, and why.
@@ -14,6 +15,11 @@ impl Failure {
     /// The failure to report is the least: one that is not the echo of another, then the earliest task.
     pub(crate) fn rank(&self) -> (bool, u32) {
         (self.cause == Cause::Stopped, self.task)
+    }
+
+    /// What is said of it.
+    pub(crate) fn error(self, graph: &TaskGraph) -> RunError {
+        RunError::task(graph, self.task, self.cause)
     }
 }
 

@@ -6,6 +6,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("values are stored little-endian and read in place");
 
+pub mod backend;
 pub mod cpu;
 pub mod detect;
 pub mod device;
@@ -13,7 +14,7 @@ pub mod error;
 pub mod executor;
 mod failure;
 mod lent;
-mod load;
+pub mod load;
 pub mod measure;
 mod messages;
 mod pool;
@@ -26,6 +27,7 @@ pub mod trace;
 pub mod transport;
 mod virtual_devices;
 
+pub use backend::Backend;
 pub use error::{Cause, RunError};
 pub use executor::{Executor, Order, Run};
 pub use source::ParameterSource;

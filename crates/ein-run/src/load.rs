@@ -5,7 +5,7 @@
 //! read at most once over, and besides the arenas a load needs one band of memory a thread.
 
 use crate::cpu::boxes;
-use crate::device::Device;
+use crate::device::Memory;
 use crate::error::{Cause, RunError};
 use crate::source::ParameterSource;
 use ein_ir::region::{Interval, Region};
@@ -14,7 +14,7 @@ use ein_task::task::{Slot, TaskGraph, TaskId, Verb};
 use ein_task::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a band, unless one row alone has more.
 const BAND: usize = 1 << 20;
@@ -30,8 +30,8 @@ struct Group {
 }
 
 /// Makes every device's arena: side by side, because all pages of it are touched.
-pub(crate) fn allocate(graph: &TaskGraph, devices: &mut [&mut dyn Device]) -> Result<(), RunError> {
-    let make = |n: usize, device: &mut dyn Device| {
+pub(crate) fn allocate(graph: &TaskGraph, devices: &mut [&mut dyn Memory]) -> Result<(), RunError> {
+    let make = |n: usize, device: &mut dyn Memory| {
         let bytes = graph.arenas[n];
         let refused = |_| RunError::Memory { device: DeviceId(n as u16), bytes: bytes.0 };
         device.allocate(bytes).map_err(refused)
@@ -46,15 +46,19 @@ pub(crate) fn allocate(graph: &TaskGraph, devices: &mut [&mut dyn Device]) -> Re
 }
 
 /// Loads the values of feeds, all of parameters, to their devices.
-pub(crate) fn load(
+///
+/// # Errors
+///
+/// The parameter that could not be read, or not be written: of several the first, whatever the threads.
+pub fn load(
     graph: &TaskGraph,
     feeds: &[TaskId],
     parameters: &dyn ParameterSource,
-    devices: Vec<&mut dyn Device>,
+    devices: Vec<&mut dyn Memory>,
 ) -> Result<(), RunError> {
     let groups = groups(graph, feeds);
     let threads = devices.len().min(groups.len());
-    let devices: Vec<Mutex<&mut dyn Device>> = devices.into_iter().map(Mutex::new).collect();
+    let devices: Vec<Mutex<&mut dyn Memory>> = devices.into_iter().map(Mutex::new).collect();
     let loader = Loader { graph, parameters, devices: &devices };
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     // Groups are begun in order, so all before the first that fails are ended: which one that is, and so the
@@ -112,10 +116,10 @@ fn hull(a: &Region, b: &Region) -> Region {
 struct Loader<'a, 'd> {
     graph: &'a TaskGraph,
     parameters: &'a dyn ParameterSource,
-    devices: &'a [Mutex<&'d mut dyn Device>],
+    devices: &'a [Mutex<&'d mut dyn Memory>],
 }
 
-impl Loader<'_, '_> {
+impl<'d> Loader<'_, 'd> {
     fn group(&self, group: &Group, band: &mut Vec<u64>) -> Result<(), RunError> {
         match group.feeds[..] {
             [feed] => self.alone(feed, group),
@@ -123,18 +127,24 @@ impl Loader<'_, '_> {
         }
     }
 
-    /// Reads what one device holds into its memory.
+    /// Reads what one device holds into its memory, as much at once as the device likes.
     fn alone(&self, feed: TaskId, group: &Group) -> Result<(), RunError> {
         let (name, ty) = (&self.graph.externals[group.external].name, &self.graph.externals[group.external].ty);
-        let task = self.graph.task(feed);
-        let mut said = None;
-        let put = self.put(feed, task.slot, group.hull.volume() * ty.dtype.bytes(), &mut |out| {
-            self.parameters.read(name, ty, &group.hull, out).map_err(|reason| {
-                said = Some(reason.clone());
-                Cause::Device { reason }
-            })
-        });
-        put.map_err(|cause| self.error(feed, group, said.unwrap_or_else(|| cause.to_string())))
+        let (region, element) = (&group.hull, ty.dtype.bytes());
+        let at_once = self.device(feed).at_once();
+        let parts = at_once.map(|bytes| bands(region, std::iter::once(region), element, bytes));
+        for part in parts.unwrap_or_else(|| vec![region.clone()]) {
+            let mut said = None;
+            let slot = part_of(self.graph.task(feed).slot, (above(region, &part) * element) as u64);
+            let put = self.put(feed, slot, part.volume() * element, &mut |out| {
+                self.parameters.read(name, ty, &part, out).map_err(|reason| {
+                    said = Some(reason.clone());
+                    Cause::Device { reason }
+                })
+            });
+            put.map_err(|cause| self.error(feed, group, said.unwrap_or_else(|| cause.to_string())))?;
+        }
+        Ok(())
     }
 
     /// Reads what several hold, a band at a time, and puts its rows to all that hold some.
@@ -142,7 +152,7 @@ impl Loader<'_, '_> {
         let (name, ty) = (&self.graph.externals[group.external].name, &self.graph.externals[group.external].ty);
         let element = ty.dtype.bytes();
         let regions = group.feeds.iter().map(|f| &self.graph.task(*f).value.region);
-        for rows in bands(&group.hull, regions, element) {
+        for rows in bands(&group.hull, regions, element, BAND) {
             // The rows of a value are consecutive in it, whatever the other axes.
             let held = |&feed: &TaskId| Some((feed, self.graph.task(feed).value.region.intersect(&rows)?));
             let parts: Vec<(TaskId, Region)> = group.feeds.iter().filter_map(held).collect();
@@ -153,9 +163,8 @@ impl Loader<'_, '_> {
             let memory: &mut [u8] = &mut bytemuck::cast_slice_mut(memory)[..bytes];
             self.parameters.read(name, ty, &band, memory).map_err(|reason| self.error(first.0, group, reason))?;
             for (feed, part) in &parts {
-                let (slot, region) = (self.graph.task(*feed).slot, &self.graph.task(*feed).value.region);
-                let offset = (above(region, part) * element) as u64;
-                let slot = Slot { offset: slot.offset + offset, bytes: slot.bytes - offset };
+                let region = &self.graph.task(*feed).value.region;
+                let slot = part_of(self.graph.task(*feed).slot, (above(region, part) * element) as u64);
                 let put = self.put(*feed, slot, part.volume() * element, &mut |out| {
                     boxes::copy_region(memory, &band, out, part, part, element);
                     Ok(())
@@ -173,9 +182,12 @@ impl Loader<'_, '_> {
         bytes: usize,
         fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Cause>,
     ) -> Result<(), Cause> {
-        let device = &self.devices[self.graph.task(feed).device.index()];
-        let mut device = device.lock().unwrap_or_else(PoisonError::into_inner);
-        device.put(slot, Bytes(bytes as u64), fill)
+        self.device(feed).put(slot, Bytes(bytes as u64), fill)
+    }
+
+    /// The device that a feed is for.
+    fn device(&self, feed: TaskId) -> MutexGuard<'_, &'d mut dyn Memory> {
+        self.devices[self.graph.task(feed).device.index()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn error(&self, feed: TaskId, group: &Group, reason: String) -> RunError {
@@ -188,15 +200,20 @@ impl Loader<'_, '_> {
 /// Elements of a value that lie before those of a band of its rows.
 fn above(region: &Region, band: &Region) -> usize {
     let (Some(rows), Some(from)) = (region.0.first(), band.0.first()) else { return 0 };
-    region.volume() / rows.len() * (from.lo - rows.lo)
+    region.volume() / rows.len().max(1) * (from.lo - rows.lo)
 }
 
-/// A box in runs of whole rows of its first axis, of about [`BAND`] bytes each, in none of which a region
-/// begins or ends.
-fn bands<'a>(hull: &Region, regions: impl Iterator<Item = &'a Region>, element: usize) -> Vec<Region> {
+/// What is left of a slot from so many bytes on.
+fn part_of(slot: Slot, offset: u64) -> Slot {
+    Slot { offset: slot.offset + offset, bytes: slot.bytes - offset }
+}
+
+/// A box in runs of whole rows of its first axis, of about `bytes` bytes each, in none of which a region begins or
+/// ends.
+fn bands<'a>(hull: &Region, regions: impl Iterator<Item = &'a Region>, element: usize, bytes: usize) -> Vec<Region> {
     let Some(&rows) = hull.0.first() else { return vec![hull.clone()] };
     let row = hull.volume() / rows.len().max(1) * element;
-    let step = (BAND / row.max(1)).max(1);
+    let step = (bytes / row.max(1)).max(1);
     let ends: BTreeSet<usize> = regions.flat_map(|r| [r.0[0].lo, r.0[0].hi]).collect();
     let ends: Vec<usize> = ends.into_iter().collect();
     let starts = ends.windows(2).flat_map(|w| (w[0]..w[1]).step_by(step).map(|lo| (lo, w[1])));

@@ -63,7 +63,7 @@ fn load_all(graph: &TaskGraph, source: &Counting) -> Result<Vec<CpuDevice>, RunE
         device.allocate(*bytes).expect("small");
     }
     let feeds: Vec<TaskId> = graph.rows().map(|(id, _)| id).collect();
-    load(graph, &feeds, source, devices.iter_mut().map(|d| d as &mut dyn Device).collect())?;
+    load(graph, &feeds, source, devices.iter_mut().map(|d| d as &mut dyn Memory).collect())?;
     Ok(devices)
 }
 
@@ -201,4 +201,43 @@ fn an_error_names_the_tensor_and_the_first_device_that_lacks_it() {
     fails(&cut(&[8, 4], 0, 4, 0), &[(5, 8), (0, 1)], "parameter `w` [4:6,0:4] for d2: `w` has a hole");
     fails(&whole(&[8, 4], 4), &[(5, 8), (0, 1)], "parameter `w` [0:8,0:4] for d0: `w` has a hole");
     fails(&cut(&[8, 4], 0, 4, 1), &[(7, 8), (0, 1)], "parameter `w` [5:8,0:4] for d3: `w` has a hole");
+}
+
+/// Memory that is best written a few bytes at once.
+struct Narrow(CpuDevice, usize);
+
+impl Memory for Narrow {
+    fn allocate(&mut self, bytes: Bytes) -> Result<(), Cause> {
+        self.0.allocate(bytes)
+    }
+    fn put(&mut self, s: Slot, n: Bytes, fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Cause>) -> Result<(), Cause> {
+        assert!(n.0 as usize <= self.1, "{n:?} at once");
+        self.0.put(s, n, fill)
+    }
+    fn get(&mut self, s: Slot, n: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause> {
+        self.0.get(s, n, take)
+    }
+    fn at_once(&self) -> Option<usize> {
+        Some(self.1)
+    }
+}
+
+#[test]
+fn what_is_best_written_in_parts_is_read_in_parts() {
+    let ty = TensorType::new(DType::F32, [7, 3]);
+    // Two rows at once, a row although it has more bytes than that, and all of it.
+    for (bytes, reads) in [(24, 4), (12, 7), (1 << 20, 1)] {
+        let graph = graph(&ty, 1, &whole(&[7, 3], 1));
+        let source = Counting { tensor: tensor(DType::F32, &[7, 3]), asked: Mutex::default(), hole: None };
+        let mut device = Narrow(CpuDevice::default(), bytes.max(12));
+        device.allocate(graph.arenas[0]).expect("small");
+        load(&graph, &[TaskId(0)], &source, vec![&mut device]).expect("it loads");
+        assert_eq!(source.asked.lock().expect("no panic").len(), reads);
+        let expected = source.tensor.to_le_bytes();
+        let mut same = |found: &[u8]| {
+            assert_eq!(found, expected);
+            Ok(())
+        };
+        device.get(graph.task(TaskId(0)).slot, Bytes(84), &mut same).expect("it holds it");
+    }
 }

@@ -1,8 +1,9 @@
 //! Devices that see nothing of each other but messages: one thread each, on its own rows in any order its dependencies
 //! allow.
 
+use crate::backend::Backend;
 use crate::cpu::boxes;
-use crate::device::Device;
+use crate::device::{Device, Memory};
 use crate::error::{Cause, RunError};
 use crate::executor::Order;
 use crate::failure::{Failure, panic_cause};
@@ -24,8 +25,9 @@ use std::time::Instant;
 
 /// The devices, joined by a transport.
 pub(crate) struct Workers {
+    order: Order,
     schedule: Schedule,
-    workers: Vec<Worker>,
+    ends: Vec<Worker>,
 }
 
 /// One device with its end of the transport.
@@ -61,32 +63,32 @@ impl Workers {
             marks: Vec::new(),
         };
         let mut workers: Vec<Worker> = devices.into_iter().zip(ends).map(worker).collect();
-        let mut devices: Vec<&mut dyn Device> = workers.iter_mut().map(|w| &mut *w.device as _).collect();
+        let mut devices: Vec<&mut dyn Memory> = workers.iter_mut().map(|w| &mut *w.device as _).collect();
         allocate(graph, &mut devices)?;
         load(graph, &schedule.resident, parameters, devices)?;
         for (n, worker) in workers.iter_mut().enumerate() {
             worker.device.loaded(graph, DeviceId(n as u16));
         }
-        Ok(Self { schedule, workers })
+        Ok(Self { order: Order::Listed, schedule, ends: workers })
     }
+}
 
-    /// Runs once, from inputs to outputs in the graph's order.
-    ///
+impl Backend for Workers {
     /// The threads live as long as the run: they borrow the inputs without a copy, and nothing outlives a failure.
-    pub(crate) fn run(
+    fn run(
         &mut self,
         graph: &TaskGraph,
-        order: Order,
         inputs: &BTreeMap<String, Dense>,
         outputs: &[Mutex<Dense>],
-    ) -> Result<(), Failure> {
-        for worker in &mut self.workers {
+    ) -> Result<(), RunError> {
+        for worker in &mut self.ends {
             worker.transport.reset();
         }
+        let order = self.order;
         let shared = &Shared { graph, schedule: &self.schedule, inputs, outputs, start: Instant::now() };
         let results: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
-                .workers
+                .ends
                 .iter_mut()
                 .enumerate()
                 .map(|(n, worker)| scope.spawn(move || worker.run(shared, n, order)))
@@ -94,12 +96,16 @@ impl Workers {
             let panicked = |p: Box<dyn Any + Send>| Failure { task: 0, cause: panic_cause(&*p) };
             threads.into_iter().map(|t| t.join().unwrap_or_else(|p| Err(panicked(p)))).collect()
         });
-        results.into_iter().filter_map(Result::err).min_by_key(Failure::rank).map_or(Ok(()), Err)
+        let failure = results.into_iter().filter_map(Result::err).min_by_key(Failure::rank);
+        failure.map_or(Ok(()), |failure| Err(failure.error(graph)))
     }
 
-    /// When every task of the last run began and ended.
-    pub(crate) fn marks(&self) -> Vec<Mark> {
-        self.workers.iter().flat_map(|w| w.marks.iter().copied()).collect()
+    fn marks(&self) -> Vec<Mark> {
+        self.ends.iter().flat_map(|w| w.marks.iter().copied()).collect()
+    }
+
+    fn set_order(&mut self, order: Order) {
+        self.order = order;
     }
 }
 

@@ -35,7 +35,7 @@ impl ParameterSource for BTreeMap<String, Dense> {
 }
 
 /// The elements of a tensor in storage order.
-pub(crate) fn bytes_of(dense: &Dense) -> &[u8] {
+pub fn bytes_of(dense: &Dense) -> &[u8] {
     use bytemuck::cast_slice;
     match &dense.data {
         Data::F64(v) => cast_slice(v),
@@ -49,7 +49,7 @@ pub(crate) fn bytes_of(dense: &Dense) -> &[u8] {
 }
 
 /// The elements of a tensor in storage order, to be written.
-pub(crate) fn bytes_of_mut(dense: &mut Dense) -> &mut [u8] {
+pub fn bytes_of_mut(dense: &mut Dense) -> &mut [u8] {
     use bytemuck::cast_slice_mut;
     match &mut dense.data {
         Data::F64(v) => cast_slice_mut(v),

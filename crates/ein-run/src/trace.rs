@@ -6,10 +6,13 @@ use ein_task::units::Seconds;
 
 /// When one task ran, from the beginning of the run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    pub(crate) task: u32,
-    pub(crate) start: f64,
-    pub(crate) end: f64,
+pub struct Mark {
+    /// The row.
+    pub task: u32,
+    /// When it began, in seconds.
+    pub start: f64,
+    /// When it ended, in seconds.
+    pub end: f64,
 }
 
 /// The measured timeline: events by start, then task.

@@ -6,8 +6,9 @@
 //! only when there is a choice is the heap of ready rows locked. Threads without a row help with the parts of others'.
 #![allow(unsafe_code)]
 
+use crate::backend::Backend;
 use crate::cpu::{CpuDevice, Scratch};
-use crate::device::Device;
+use crate::device::Memory;
 use crate::error::{Cause, RunError};
 use crate::executor::Order;
 use crate::failure::{Failure, panic_cause};
@@ -91,13 +92,10 @@ struct Running<'a> {
 impl VirtualDevices {
     /// The devices of a graph that has been verified, on so many threads: arenas made, parameters loaded, rows ready.
     pub(crate) fn new(graph: &TaskGraph, parameters: &dyn ParameterSource, threads: usize) -> Result<Self, RunError> {
-        let steps = Steps::new(graph).map_err(|Failure { task, cause }| {
-            let row = &graph.tasks[task as usize];
-            RunError::Task { task, device: row.device, tensor: crate::trace::tensor(graph, row).to_owned(), cause }
-        })?;
+        let steps = Steps::new(graph).map_err(|failure| failure.error(graph))?;
         let mut devices: Vec<CpuDevice> = (0..graph.devices).map(|_| CpuDevice::default()).collect();
-        allocate(graph, &mut devices.iter_mut().map(|d| d as &mut dyn Device).collect::<Vec<_>>())?;
-        load(graph, &steps.resident, parameters, devices.iter_mut().map(|d| d as &mut dyn Device).collect())?;
+        allocate(graph, &mut devices.iter_mut().map(|d| d as &mut dyn Memory).collect::<Vec<_>>())?;
+        load(graph, &steps.resident, parameters, devices.iter_mut().map(|d| d as &mut dyn Memory).collect())?;
         for (n, device) in devices.iter_mut().enumerate() {
             device.pack(graph, DeviceId(n as u16), &steps.packing);
         }
@@ -108,9 +106,10 @@ impl VirtualDevices {
         let pastes = (0..steps.pastes).map(|_| Mutex::new(())).collect();
         Ok(Self { lent: Vec::with_capacity(devices.len()), devices, pool, own, pastes, steps, state })
     }
+}
 
-    /// Chooses which ready row goes first.
-    pub(crate) fn set_order(&mut self, order: Order) {
+impl Backend for VirtualDevices {
+    fn set_order(&mut self, order: Order) {
         let count = self.steps.all.len();
         self.state.rank = match order {
             Order::Listed => (0..count as u32).collect(),
@@ -121,13 +120,13 @@ impl VirtualDevices {
         }
     }
 
-    /// Runs once, from inputs, which are those of the graph, to outputs in the graph's order. Allocates nothing.
-    pub(crate) fn run(
+    /// Allocates nothing.
+    fn run(
         &mut self,
         graph: &TaskGraph,
         inputs: &BTreeMap<String, Dense>,
         outputs: &[Mutex<Dense>],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RunError> {
         self.lent.clear();
         self.lent.extend(self.devices.iter_mut().map(|device| Lent::of(device.arena())));
         self.state.begin(&self.steps);
@@ -147,11 +146,11 @@ impl VirtualDevices {
         // The arenas are used by nobody else until this returns, and nobody helps any more when it does.
         pool.offer_all(&run, || run.lead());
         let failure = self.state.failure.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        failure.map_or(Ok(()), Err)
+        failure.map_or(Ok(()), |failure| Err(failure.error(graph)))
     }
 
-    /// When every row of the last run began and ended. The halves of a move are one, so both have its times.
-    pub(crate) fn marks(&self) -> Vec<Mark> {
+    /// The halves of a move are one, so both have its times.
+    fn marks(&self) -> Vec<Mark> {
         let mut marks = Vec::with_capacity(self.steps.all.len());
         for (step, times) in self.steps.all.iter().zip(&self.state.marks) {
             let [start, end] = [0, 1].map(|n| f64::from_bits(times[n].load(Ordering::Relaxed)));

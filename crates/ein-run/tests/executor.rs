@@ -15,7 +15,7 @@ use ein_ir::reference::{self, Operand};
 use ein_ir::region::Region;
 use ein_ir::view::View;
 use ein_run::cpu::CpuDevice;
-use ein_run::device::Device;
+use ein_run::device::{Device, Memory};
 use ein_run::transport::{Local, Transport};
 use ein_run::{Cause, Executor, Order, ParameterSource, RunError};
 use ein_task::machine::DeviceId;
@@ -237,7 +237,7 @@ fn a_bad_id_ends_the_run_everywhere() {
 /// A device that panics, or runs out of something, the first time it computes.
 struct Faulty(CpuDevice, Option<bool>);
 
-impl Device for Faulty {
+impl Memory for Faulty {
     fn allocate(&mut self, bytes: Bytes) -> Result<(), Cause> {
         self.0.allocate(bytes)
     }
@@ -247,6 +247,9 @@ impl Device for Faulty {
     fn get(&mut self, s: Slot, n: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause> {
         self.0.get(s, n, take)
     }
+}
+
+impl Device for Faulty {
     fn execute(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause> {
         match self.1.take() {
             Some(true) => panic!("a wire came loose"),

@@ -25,7 +25,7 @@ mod strided;
 mod tests;
 mod view;
 
-use crate::device::Device;
+use crate::device::{Device, Memory};
 use crate::error::Cause;
 use crate::team::Team;
 use arena::Arena;
@@ -78,7 +78,7 @@ impl CpuDevice {
     }
 }
 
-impl Device for CpuDevice {
+impl Memory for CpuDevice {
     fn allocate(&mut self, bytes: Bytes) -> Result<(), Cause> {
         self.arena = Arena::new(bytes.0)?;
         Ok(())
@@ -96,7 +96,9 @@ impl Device for CpuDevice {
     fn get(&mut self, slot: Slot, bytes: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause> {
         take(self.arena.get(slot, bytes.0 as usize))
     }
+}
 
+impl Device for CpuDevice {
     fn loaded(&mut self, graph: &TaskGraph, device: DeviceId) {
         let packing = Packing::of(graph);
         self.pack(graph, device, &packing);
