@@ -5,5 +5,6 @@
 //! here decides what happens where: that is in the task graph.
 
 pub mod compile;
+pub mod driver;
 pub mod generate;
 pub mod program;

@@ -1,0 +1,78 @@
+//! NVIDIA's driver, as far as it is used here: GPUs, memory, modules, graphs.
+//!
+//! A thin and safe face of `cudarc`'s bindings, which load the library at run time. The bindings panic where there is
+//! none, so that is asked first, in [`Driver::new`]: whoever has one of these types has a library. All files in this
+//! folder may have `unsafe` code; nothing else that speaks to a GPU has.
+#![allow(unsafe_code)]
+
+mod error;
+mod gpu;
+mod graph;
+mod memory;
+mod module;
+mod stream;
+
+pub use error::DriverError;
+pub use gpu::Gpu;
+pub use graph::{Builder, KernelCall, Node, Replay, Strided, Word};
+pub use memory::Memory;
+pub use module::{Function, Module};
+pub use stream::Stream;
+
+use cudarc::driver::sys;
+use error::check;
+use std::ffi::c_int;
+use std::sync::{Arc, OnceLock};
+
+/// The lowest version of the driver's interface that is enough: 12.0, the first in which a node of a graph names its
+/// context.
+const LEAST: i32 = 12000;
+
+/// The driver's library, loaded and begun.
+#[derive(Debug)]
+pub struct Driver {
+    version: i32,
+    gpus: Vec<Arc<Gpu>>,
+}
+
+impl Driver {
+    /// The driver and its GPUs.
+    ///
+    /// # Errors
+    ///
+    /// No library, one that is too old, or one that does not answer. That there are no GPUs is no error here.
+    pub fn new() -> Result<&'static Self, DriverError> {
+        static DRIVER: OnceLock<Result<Driver, DriverError>> = OnceLock::new();
+        DRIVER.get_or_init(Self::begin).as_ref().map_err(Clone::clone)
+    }
+
+    fn begin() -> Result<Self, DriverError> {
+        // SAFETY: loads a library, which runs its own initialisers; they are those of the driver.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(DriverError::NoLibrary);
+        }
+        let mut version: c_int = 0;
+        // SAFETY: may be called before everything else; a place for an integer.
+        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
+        if version < LEAST {
+            return Err(DriverError::Old { version, least: LEAST });
+        }
+        // SAFETY: no flags are defined.
+        check("cuInit", unsafe { sys::cuInit(0) })?;
+        let mut count: c_int = 0;
+        // SAFETY: a place for an integer.
+        check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+        let gpus = (0..count).map(|n| Gpu::new(n).map(Arc::new)).collect::<Result<_, _>>()?;
+        Ok(Self { version, gpus })
+    }
+
+    /// The version of its interface: 13000 for 13.0.
+    pub fn version(&self) -> i32 {
+        self.version
+    }
+
+    /// The GPUs, in the driver's order.
+    pub fn gpus(&self) -> &[Arc<Gpu>] {
+        &self.gpus
+    }
+}
