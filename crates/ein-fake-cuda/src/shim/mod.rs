@@ -1,0 +1,174 @@
+//! CUDA C++ on the host.
+
+mod compile;
+mod library_ffi;
+mod memory_ffi;
+mod scan;
+
+pub use compile::Instrument;
+pub use memory_ffi::{Memory, MemoryError};
+
+use library_ffi::{Kernel, Library};
+use std::path::{Path, PathBuf};
+
+/// The header that stands before every module's text.
+pub const HEADER: &str = include_str!("shim.h");
+
+/// The most bytes of shared memory that a block may have, static and dynamic.
+pub const SHARED: u32 = 227 << 10;
+
+/// The most bytes of static shared memory that a kernel may have.
+pub const STATIC: u32 = 48 << 10;
+
+/// The most threads of a block.
+pub const THREADS: u32 = 1024;
+
+/// A compiled text.
+#[derive(Debug)]
+pub struct Module {
+    library: Library,
+    path: PathBuf,
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    /// A pointer of any type.
+    Pointer(u64),
+    /// `long long`.
+    I64(i64),
+    /// `unsigned long long`.
+    U64(u64),
+    /// `int`.
+    I32(i32),
+    /// `unsigned`.
+    U32(u32),
+    /// `float`.
+    F32(f32),
+    /// `double`.
+    F64(f64),
+}
+
+impl Argument {
+    /// Its bytes, as in a parameter's place.
+    fn bytes(self) -> ([u8; 8], u32) {
+        let short = |b: [u8; 4]| ([b[0], b[1], b[2], b[3], 0, 0, 0, 0], 4);
+        match self {
+            Self::Pointer(v) | Self::U64(v) => (v.to_ne_bytes(), 8),
+            Self::I64(v) => (v.to_ne_bytes(), 8),
+            Self::F64(v) => (v.to_ne_bytes(), 8),
+            Self::I32(v) => short(v.to_ne_bytes()),
+            Self::U32(v) => short(v.to_ne_bytes()),
+            Self::F32(v) => short(v.to_ne_bytes()),
+        }
+    }
+}
+
+impl Module {
+    /// Compiles a text of CUDA C++; the same text is compiled once, also by several processes at a time.
+    ///
+    /// # Errors
+    ///
+    /// What `g++` says of the text, with the text's own line numbers; or that there is no `g++`.
+    pub fn compile(source: &str) -> Result<Self, String> {
+        Self::open(&compile::module(source, Instrument::Nothing)?)
+    }
+
+    /// Compiles a text whose kernels tell of every access to memory, or not.
+    pub fn instrumented(source: &str, instrument: Instrument) -> Result<Self, String> {
+        Self::open(&compile::module(source, instrument)?)
+    }
+
+    /// Opens what was compiled to a file.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        compile::runtime()?;
+        Ok(Self { library: Library::open(path, false)?, path: path.to_path_buf() })
+    }
+
+    /// The file it was compiled to.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it has such a kernel.
+    pub fn has(&self, kernel: &str) -> bool {
+        self.library.kernel(kernel).is_some()
+    }
+
+    /// Bytes of static shared memory of a kernel.
+    pub fn shared(&self, kernel: &str) -> Option<u32> {
+        Some(self.library.kernel(kernel)?.shared())
+    }
+
+    /// Bytes of each parameter of a kernel.
+    pub fn parameters(&self, kernel: &str) -> Option<Vec<u32>> {
+        Some(self.library.kernel(kernel)?.parameters())
+    }
+
+    /// Runs a kernel: `shared` bytes of dynamic shared memory for each block.
+    ///
+    /// # Errors
+    ///
+    /// No such kernel, other parameters, a grid or block that no GPU takes, or what a thread did wrong.
+    pub fn launch(
+        &self,
+        kernel: &str,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared: u32,
+        args: &[Argument],
+    ) -> Result<(), String> {
+        let found = self.library.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
+        let values: Vec<([u8; 8], u32)> = args.iter().map(|a| a.bytes()).collect();
+        let given: Vec<u32> = values.iter().map(|v| v.1).collect();
+        if given != found.parameters() {
+            return Err(format!(
+                "{kernel}: the arguments have {given:?} bytes, the parameters {:?}",
+                found.parameters()
+            ));
+        }
+        let values: Vec<[u8; 8]> = values.into_iter().map(|v| v.0).collect();
+        launch(kernel, found, grid, block, shared, &values, 0)
+    }
+
+    /// As [`Module::launch`], with the arguments' bytes (of which the parameters' sizes count) and the seed of the
+    /// threads' order.
+    pub fn launch_bytes(
+        &self,
+        kernel: &str,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared: u32,
+        args: &[[u8; 8]],
+        seed: u64,
+    ) -> Result<(), String> {
+        let found = self.library.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
+        launch(kernel, found, grid, block, shared, args, seed)
+    }
+}
+
+fn launch(
+    name: &str,
+    kernel: &Kernel,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    args: &[[u8; 8]],
+    seed: u64,
+) -> Result<(), String> {
+    let wrong = |what: String| Err(format!("{name}: {what}"));
+    let threads = block.iter().map(|&b| u64::from(b)).product::<u64>();
+    if threads == 0 || threads > u64::from(THREADS) || block[2] > 64 {
+        return wrong(format!("a block of {block:?} threads"));
+    }
+    if grid.contains(&0) || grid[0] > i32::MAX as u32 || grid[1] > 65535 || grid[2] > 65535 {
+        return wrong(format!("a grid of {grid:?} blocks"));
+    }
+    if kernel.shared() > STATIC {
+        return wrong(format!("{} bytes of static shared memory", kernel.shared()));
+    }
+    if kernel.shared() + shared > SHARED {
+        return wrong(format!("{} bytes of static and {shared} of dynamic shared memory", kernel.shared()));
+    }
+    compile::runtime()?.run(kernel, grid, block, shared, args, seed).or_else(wrong)
+}
