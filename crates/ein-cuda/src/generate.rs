@@ -8,9 +8,15 @@
 //! Memory that a kernel reads or writes begins at a multiple of 16 bytes where its value does; [`stored::alignment`]
 //! tells what is left of that at an element.
 
+mod body;
+mod einsum;
+mod expression;
 mod kernels;
 mod launch;
 mod loops;
+mod map;
+mod reduce;
+mod state;
 mod stored;
 mod strided;
 mod types;
@@ -67,7 +73,7 @@ pub fn program(graph: &TaskGraph, task: TaskId, target: &Target) -> Result<Progr
 fn block(call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
     match &call.row.op {
         Op::Kernel(kernel) => kernels::program(kernel, call, target),
-        Op::Einsum(_) => Err(Cause::malformed("not yet generated")),
+        Op::Einsum(e) => einsum::program(e, call, target),
         Op::Input(_) | Op::View(_) => Err(Cause::malformed(format!("`{}` has no kernel", call.row.name))),
     }
 }

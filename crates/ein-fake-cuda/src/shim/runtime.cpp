@@ -106,7 +106,7 @@ void change(Worker* from, Worker* to) {
 }
 void prepare(Worker* w, void (*main)()) {
   void** top = (void**)(w->stack + STACK);
-  *--top = 0;
+  // As after a call: 8 below a multiple of 16.
   *--top = 0;
   *--top = (void*)main;
   for (int i = 0; i < 6; i++) *--top = 0;
