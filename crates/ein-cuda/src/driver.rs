@@ -10,6 +10,7 @@ mod gpu;
 mod graph;
 mod memory;
 mod module;
+mod products;
 mod stream;
 
 pub use error::DriverError;
@@ -17,6 +18,7 @@ pub use gpu::Gpu;
 pub use graph::{Builder, KernelCall, Node, Replay, Strided, Word};
 pub use memory::Memory;
 pub use module::{Function, Module};
+pub use products::{Element, Operands, Problem, Products, Stored};
 pub use stream::Stream;
 
 use cudarc::driver::sys;

@@ -5,6 +5,10 @@
 //! here decides what happens where: that is in the task graph.
 
 pub mod compile;
+pub mod copies;
+pub mod devices;
 pub mod driver;
 pub mod generate;
+pub mod nodes;
 pub mod program;
+pub mod rows;

@@ -23,6 +23,20 @@ pub enum DriverError {
         /// The lowest that would do.
         least: i32,
     },
+    /// The library of matrix products is not there.
+    #[error(
+        "NVIDIA's library of matrix products is not installed: libcublasLt.so.13 (or .12) cannot be loaded. Install the \
+         CUDA toolkit's cuBLAS, or the Python package nvidia-cublas, and name its folder in LD_LIBRARY_PATH"
+    )]
+    NoProducts,
+    /// The library of matrix products refuses.
+    #[error("{call}: {reason}")]
+    Products {
+        /// The function.
+        call: &'static str,
+        /// The code's name.
+        reason: String,
+    },
     /// A call failed.
     #[error("{call}: {name} ({text})")]
     Call {

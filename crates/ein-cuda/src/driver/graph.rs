@@ -8,6 +8,7 @@ use cudarc::driver::sys::{
     CUmemorytype, CUstreamCaptureMode,
 };
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::null_mut;
 
 /// A graph that is being built.
@@ -282,10 +283,13 @@ impl Replay {
         self.memory[n].host_mut()
     }
 
-    /// Copies the first bytes of block `staging`, which is the host's, to another block, and waits for that.
-    pub fn write(&mut self, n: usize, offset: u64, staging: usize, bytes: u64) -> Result<(), DriverError> {
+    /// Copies bytes of block `staging`, which is the host's, to another block, and waits for that.
+    pub fn write(&mut self, n: usize, offset: u64, staging: usize, part: Range<usize>) -> Result<(), DriverError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
         let [to, from] = self.memory.get_disjoint_mut([n, staging]).expect("two blocks");
-        to.write_staged(offset, from, bytes, &self.stream)
+        to.write(offset, from, part, &self.stream)
     }
 }
 

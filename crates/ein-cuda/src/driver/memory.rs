@@ -5,6 +5,7 @@ use super::error::{DriverError, check};
 use super::{Gpu, Stream};
 use cudarc::driver::sys;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -82,27 +83,28 @@ impl Memory {
         }
     }
 
-    /// Copies the first bytes of `staging`, pinned memory, here, and waits for that.
-    pub fn write_staged(
+    /// Copies bytes of `staging`, pinned memory, here, and waits for that.
+    pub fn write(
         &mut self,
         offset: u64,
         staging: &Self,
-        bytes: u64,
+        part: Range<usize>,
         stream: &Stream,
     ) -> Result<(), DriverError> {
+        let bytes = part.len() as u64;
         let to = self.address(offset, bytes)?;
-        staging.address(0, bytes)?;
+        staging.address(part.start as u64, bytes)?;
         if bytes == 0 {
             return Ok(());
         }
+        let from = &staging.host()[part];
         if self.host.is_some() {
-            self.host_mut()[offset as usize..][..bytes as usize].copy_from_slice(&staging.host()[..bytes as usize]);
+            self.host_mut()[offset as usize..][..from.len()].copy_from_slice(from);
             return Ok(());
         }
         self.gpu.bind()?;
-        let from = staging.host().as_ptr().cast();
         // SAFETY: both ranges were compared with their blocks, and live until the copy is waited for.
-        let begun = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes as usize, stream.handle()) };
+        let begun = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream.handle()) };
         check("cuMemcpyHtoDAsync", begun)?;
         stream.synchronize()
     }
@@ -120,7 +122,7 @@ impl Memory {
         }
         self.gpu.bind()?;
         let to = staging.host_mut().as_mut_ptr().cast();
-        // SAFETY: as in `write_staged`.
+        // SAFETY: as in `write`.
         let begun = unsafe { sys::cuMemcpyDtoHAsync_v2(to, from, bytes as usize, stream.handle()) };
         check("cuMemcpyDtoHAsync", begun)?;
         stream.synchronize()

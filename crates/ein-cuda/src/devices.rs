@@ -1,0 +1,263 @@
+//! The GPUs of one process, ready to run one task graph.
+
+mod building;
+mod loading;
+
+use crate::compile::{Arch, compile};
+use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Replay, Stream};
+use crate::generate;
+use crate::nodes::{FAULT, Nodes, Passage, Site, Sites, Work};
+use crate::program::{Fault, FaultCode, Target};
+use crate::rows::is_resident;
+use building::Building;
+use ein_ir::dense::Dense;
+use ein_run::backend::Backend;
+use ein_run::source::{bytes_of, bytes_of_mut};
+use ein_run::trace::Mark;
+use ein_run::{Cause, Order, ParameterSource, RunError};
+use ein_task::machine::DeviceId;
+use ein_task::task::{TaskGraph, TaskId, Verb};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where a device of a task graph is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seat {
+    /// On the GPU of this number. Several may be on one: each has memory of its own there.
+    Gpu(usize),
+    /// In the host's memory. What is done there, other than moves, a GPU does that reaches that memory.
+    Host,
+}
+
+/// What may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// Whether products of f32 may round their factors to TF32, which is several times faster.
+    pub tf32: bool,
+}
+
+/// The devices of a task graph: memory made, parameters loaded, and all that a run does given to the driver as one graph.
+///
+/// A run is one launch: no memory is asked for, and the host does nothing between tasks. It packs the inputs before and
+/// hands out the outputs after.
+pub struct Devices {
+    replay: Replay,
+    /// Of the replay's blocks, the one that is the host's; devices' come before it.
+    host: usize,
+    nodes: Nodes,
+    seats: Vec<Seat>,
+    gpus: Vec<Arc<Gpu>>,
+}
+
+impl Devices {
+    /// Makes devices ready for a task graph that has been verified, each on its seat.
+    ///
+    /// # Errors
+    ///
+    /// There is no driver, no such GPU, or no compiler; a device has not enough memory; a row that no kernel is generated
+    /// for; a parameter that cannot be read.
+    pub fn new(
+        graph: &TaskGraph,
+        parameters: &dyn ParameterSource,
+        seats: &[Seat],
+        settings: Settings,
+    ) -> Result<Self, RunError> {
+        assert_eq!(seats.len(), graph.devices, "a seat for each device");
+        let driver = Driver::new().map_err(|e| failed(0, &e))?;
+        let (gpus, places) = used(driver, seats)?;
+        let sites = sites(&gpus, &places, seats, settings)?;
+        let nodes = Nodes::new(graph, &sites, &generate::program)?;
+        let functions = functions(&nodes, &gpus, &sites)?;
+        let stream = Stream::new(&gpus[0]).map_err(|e| failed(0, &e))?;
+        let mut memory = Vec::new();
+        for (n, bytes) in nodes.devices.iter().enumerate() {
+            let gpu = &gpus[sites.devices[n].gpu];
+            let made = if sites.devices[n].host { Memory::of_host(gpu, *bytes) } else { Memory::of_gpu(gpu, *bytes) };
+            memory.push(made.map_err(|e| refused(n, *bytes, &e))?);
+        }
+        loading::load(graph, parameters, &gpus, &sites, &mut memory)?;
+        memory.push(Memory::of_host(&gpus[0], nodes.host).map_err(|e| failed(0, &e))?);
+        let building = Building::new(graph, &nodes, &gpus, &memory, &functions)?;
+        let replay = building.build(settings)?.finish(stream, memory).map_err(|e| failed(0, &e))?;
+        Ok(Self { replay, host: nodes.devices.len(), nodes, seats: seats.to_vec(), gpus })
+    }
+
+    /// What is done in a run.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// The device that is to be named for a failed run: the first whose GPU does not answer, else the first.
+    fn blamed(&self) -> usize {
+        let lost = self.gpus.iter().find(|gpu| gpu.synchronize().is_err());
+        let on = |seat: &Seat| lost.is_some_and(|gpu| *seat == Seat::Gpu(gpu.ordinal() as usize));
+        self.seats.iter().position(on).unwrap_or(0)
+    }
+
+    /// What kernels reported in the last run, if anything: the first row's.
+    fn fault(&self, graph: &TaskGraph) -> Option<RunError> {
+        let host = self.replay.host(self.host);
+        let records = self.nodes.faults.iter().flatten().map(|at| record(&host[*at..][..FAULT as usize]));
+        let first = records.filter(|fault| fault.row > 0).min_by_key(|fault| fault.row)?;
+        let row = (first.row - 1) as u32;
+        Some(RunError::task(graph, row, cause(graph, TaskId(row), &first)))
+    }
+}
+
+impl Backend for Devices {
+    fn run(
+        &mut self,
+        graph: &TaskGraph,
+        inputs: &BTreeMap<String, Dense>,
+        outputs: &[Mutex<Dense>],
+    ) -> Result<(), RunError> {
+        let given = |passage: &Passage| inputs.get(&graph.externals[passage.tensor].name);
+        for passage in &self.nodes.states {
+            let Some(dense) = given(passage) else { continue };
+            let task = graph.task(passage.row);
+            passage.copy.run(bytes_of(dense), &mut self.replay.host_mut(self.host)[passage.at.clone()]);
+            let device = task.device.index();
+            let written = self.replay.write(device, task.slot.offset, self.host, passage.at.clone());
+            written.map_err(|e| failed(device, &e))?;
+        }
+        let host = self.replay.host_mut(self.host);
+        for passage in &self.nodes.inputs {
+            if let Some(dense) = given(passage) {
+                passage.copy.run(bytes_of(dense), &mut host[passage.at.clone()]);
+            }
+        }
+        if let Err(error) = self.replay.run() {
+            return Err(failed(self.blamed(), &error));
+        }
+        if let Some(fault) = self.fault(graph) {
+            return Err(fault);
+        }
+        let host = self.replay.host(self.host);
+        for passage in &self.nodes.outputs {
+            let mut out = outputs[passage.tensor].lock().unwrap_or_else(PoisonError::into_inner);
+            passage.copy.run(&host[passage.at.clone()], bytes_of_mut(&mut out));
+        }
+        Ok(())
+    }
+
+    fn marks(&self) -> Vec<Mark> {
+        Vec::new()
+    }
+
+    /// The order is the hardware's.
+    fn set_order(&mut self, _: Order) {}
+}
+
+/// The GPUs that seats name, and for every seat which of them it is on; the host's rows are the first one's.
+fn used(driver: &Driver, seats: &[Seat]) -> Result<(Vec<Arc<Gpu>>, Vec<usize>), RunError> {
+    let mut gpus: Vec<Arc<Gpu>> = Vec::new();
+    let mut places = vec![0; seats.len()];
+    for (n, seat) in seats.iter().enumerate() {
+        let Seat::Gpu(ordinal) = *seat else { continue };
+        let gpu = driver.gpus().get(ordinal).ok_or_else(|| {
+            let reason = format!("there is no GPU {ordinal}: the driver knows {}", driver.gpus().len());
+            RunError::Device { device: DeviceId(n as u16), reason }
+        })?;
+        places[n] = gpus.iter().position(|g| g.ordinal() == gpu.ordinal()).unwrap_or_else(|| {
+            gpus.push(gpu.clone());
+            gpus.len() - 1
+        });
+    }
+    if gpus.is_empty() {
+        let reason = "none of the devices is a GPU".to_owned();
+        return Err(RunError::Device { device: DeviceId(0), reason });
+    }
+    Ok((gpus, places))
+}
+
+fn sites(gpus: &[Arc<Gpu>], places: &[usize], seats: &[Seat], settings: Settings) -> Result<Sites, RunError> {
+    let site = |(seat, &gpu): (&Seat, &usize)| Site {
+        gpu,
+        host: *seat == Seat::Host,
+        target: Target {
+            arch: gpus[gpu].capability(),
+            multiprocessors: gpus[gpu].multiprocessors(),
+            tf32: settings.tf32,
+        },
+    };
+    let reach = |(n, own): (usize, &Arc<Gpu>)| {
+        let device = places.iter().position(|&p| p == n).unwrap_or(0);
+        gpus.iter().map(|other| own.reach(other).map_err(|e| failed(device, &e))).collect::<Result<Vec<bool>, _>>()
+    };
+    let reach = gpus.iter().enumerate().map(reach).collect::<Result<_, _>>()?;
+    Ok(Sites { devices: seats.iter().zip(places).map(site).collect(), reach })
+}
+
+/// Every GPU's kernels by name: those of one architecture are compiled as one.
+fn functions(nodes: &Nodes, gpus: &[Arc<Gpu>], sites: &Sites) -> Result<Vec<BTreeMap<String, Function>>, RunError> {
+    let mut sources: BTreeMap<u32, BTreeMap<&str, &str>> = BTreeMap::new();
+    let mut shared: Vec<BTreeMap<&str, u32>> = vec![BTreeMap::new(); gpus.len()];
+    for node in &nodes.all {
+        if let Work::Kernel { kernel, shared: bytes, .. } = &node.work {
+            sources.entry(gpus[node.gpu].capability()).or_default().insert(&kernel.name, &kernel.source);
+            let most = shared[node.gpu].entry(&kernel.name).or_default();
+            *most = (*most).max(*bytes);
+        }
+    }
+    let device = |gpu: usize| sites.devices.iter().position(|s| s.gpu == gpu).unwrap_or(0);
+    let mut images = BTreeMap::new();
+    for (capability, kernels) in sources {
+        let text: Vec<&str> = std::iter::once(generate::PRELUDE).chain(kernels.into_values()).collect();
+        let image = compile(&text.join("\n"), Arch::of(capability)).map_err(|e| {
+            let gpu = gpus.iter().position(|g| g.capability() == capability).unwrap_or(0);
+            RunError::Device { device: DeviceId(device(gpu) as u16), reason: e.to_string() }
+        })?;
+        images.insert(capability, image);
+    }
+    let load = |(n, names): (usize, BTreeMap<&str, u32>)| {
+        if names.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let loaded = || {
+            let module = Module::load(&gpus[n], &images[&gpus[n].capability()].bytes)?;
+            let function = |(name, bytes): (&str, u32)| Ok((name.to_owned(), module.function(name, bytes)?));
+            names.into_iter().map(function).collect::<Result<BTreeMap<_, _>, DriverError>>()
+        };
+        loaded().map_err(|e| failed(device(n), &e))
+    };
+    shared.into_iter().enumerate().map(load).collect()
+}
+
+fn record(bytes: &[u8]) -> Fault {
+    let word = |n: usize| u64::from_le_bytes(bytes[8 * n..][..8].try_into().expect("8 bytes"));
+    Fault { row: word(0), code: word(1) as i64, value: word(2) as i64, limit: word(3) as i64 }
+}
+
+/// What a fault record says of a row.
+fn cause(graph: &TaskGraph, row: TaskId, fault: &Fault) -> Cause {
+    let operation = match &graph.task(row).verb {
+        Verb::Kernel { op, .. } | Verb::View { op, .. } => graph.ops[*op].name.clone(),
+        Verb::Fused { stages } => graph.ops[stages[0].op].name.clone(),
+        Verb::Feed { .. }
+        | Verb::Cut
+        | Verb::Send { .. }
+        | Verb::Receive { .. }
+        | Verb::Fold { .. }
+        | Verb::Paste
+        | Verb::Output { .. } => graph.label(row).to_owned(),
+    };
+    if fault.code == FaultCode::Id as i64 {
+        return Cause::Id { operation, id: fault.value, rows: fault.limit as usize };
+    }
+    Cause::Arithmetic { operation, reason: format!("an integer was divided by {}", fault.value) }
+}
+
+fn failed(device: usize, error: &DriverError) -> RunError {
+    RunError::Device { device: DeviceId(device as u16), reason: error.to_string() }
+}
+
+/// What is said when a device's memory cannot be made.
+fn refused(device: usize, bytes: u64, error: &DriverError) -> RunError {
+    if error.is_memory() { RunError::Memory { device: DeviceId(device as u16), bytes } } else { failed(device, error) }
+}
+
+/// The rows of parameters, which are brought in once.
+fn parameters(graph: &TaskGraph) -> Vec<TaskId> {
+    let parameter = |id: &TaskId| graph.fed(*id).is_some_and(|e| e.kind == ein_ir::op::InputKind::Parameter);
+    graph.rows().filter(|(_, task)| is_resident(graph, task)).map(|(id, _)| id).filter(parameter).collect()
+}

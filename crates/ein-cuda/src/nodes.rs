@@ -1,0 +1,208 @@
+//! A whole task graph as nodes: what is done where, and what it waits for.
+//!
+//! Everything that a process does in a run is one list of nodes over all its GPUs, ordered by edges alone. The edges are
+//! those of the task graph and two kinds more: rows that use one piece of a device's scratch memory follow one another,
+//! and what may report a fault comes after the report is cleared and before it is fetched. Nothing else is ordered, in
+//! particular not the rows of one device: which goes first where several could is the hardware's to choose, as the memory
+//! plan allows any order.
+//!
+//! This is data. No driver is asked, so what is said here is tested where there is none.
+
+mod making;
+mod moves;
+
+use crate::copies::Lines;
+use crate::program::{Kernel, Matmul, Program, Target};
+use crate::rows::Rows;
+use ein_run::cpu::boxes::BoxCopy;
+use ein_run::{Cause, RunError};
+use ein_task::task::{TaskGraph, TaskId};
+use making::Making;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What begins at a multiple of this suits every kernel and library.
+const ALIGN: u64 = 256;
+/// Bytes of a fault record.
+pub const FAULT: u64 = 32;
+
+/// Where a device of the task graph is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The GPU that does its rows: its own, or, if it is the host, one that reaches the host's memory.
+    pub gpu: usize,
+    /// Whether its memory is the host's.
+    pub host: bool,
+    /// What its kernels are generated for.
+    pub target: Target,
+}
+
+/// Where all devices of a task graph are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sites {
+    /// By device of the task graph; several may be on one GPU.
+    pub devices: Vec<Site>,
+    /// For every GPU, whether it reaches each GPU's memory.
+    pub reach: Vec<Vec<bool>>,
+}
+
+/// What makes the programs of rows that compute: [`generate::program`](crate::generate::program), but for tests.
+pub type Programs<'a> = &'a dyn Fn(&TaskGraph, TaskId, &Target) -> Result<Program, Cause>;
+
+/// Where memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Block {
+    /// A device's: its arena, then what its kernels need besides.
+    Device(usize),
+    /// The host's, through which goes what comes in and out.
+    Host,
+}
+
+/// A byte of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The block.
+    pub block: Block,
+    /// Bytes before it.
+    pub offset: u64,
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A pointer.
+    Address(Address),
+    /// `long long`.
+    I64(i64),
+    /// `int`.
+    I32(i32),
+    /// `float`.
+    F32(f32),
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    /// Runs a kernel.
+    Kernel {
+        /// The function.
+        kernel: Arc<Kernel>,
+        /// Blocks.
+        grid: [u32; 3],
+        /// Threads of a block.
+        block: [u32; 3],
+        /// Bytes of dynamic shared memory.
+        shared: u32,
+        /// In the order of its parameters.
+        args: Vec<Value>,
+    },
+    /// Has the library multiply.
+    Matmul {
+        /// What; its places are those of the row.
+        matmul: Box<Matmul>,
+        /// Where the two factors and the result are.
+        at: [Address; 3],
+        /// Where what is added is.
+        bias: Option<Address>,
+        /// Memory for the library.
+        workspace: Address,
+        /// Bytes of it.
+        bytes: u64,
+    },
+    /// Copies; offsets are those of the blocks.
+    Copy {
+        /// From.
+        from: Block,
+        /// To.
+        to: Block,
+        /// Which bytes.
+        lines: Lines,
+    },
+    /// Sets bytes to 0.
+    Zero {
+        /// The first.
+        at: Address,
+        /// How many.
+        bytes: u64,
+    },
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// The row of the task graph, if it is of one.
+    pub row: Option<TaskId>,
+    /// The GPU that does it.
+    pub gpu: usize,
+    /// What it does.
+    pub work: Work,
+    /// Earlier nodes that it waits for.
+    pub after: Vec<usize>,
+}
+
+/// What goes between a tensor of the caller's and the host's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// Position among the task graph's externals or outputs.
+    pub tensor: usize,
+    /// The row.
+    pub row: TaskId,
+    /// How its elements are copied.
+    pub copy: BoxCopy,
+    /// Where in the host's memory.
+    pub at: Range<usize>,
+}
+
+/// A whole task graph.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    /// Each names only earlier ones.
+    pub all: Vec<Node>,
+    /// Bytes of every device's memory, its arena included.
+    pub devices: Vec<u64>,
+    /// Bytes of the host's memory.
+    pub host: u64,
+    /// Inputs, which go to the host's memory before a run.
+    pub inputs: Vec<Passage>,
+    /// States, which go to their slots before a run, through this part of the host's memory, if they are given.
+    pub states: Vec<Passage>,
+    /// Outputs, which lie in the host's memory after a run.
+    pub outputs: Vec<Passage>,
+    /// Where in the host's memory devices' fault records lie after a run, by device.
+    pub faults: Vec<Option<usize>>,
+}
+
+impl Sites {
+    /// Whether the GPU that does a device's rows reaches another device's memory.
+    pub fn reaches(&self, device: usize, other: usize) -> bool {
+        let [own, other] = [device, other].map(|d| &self.devices[d]);
+        other.host || self.reach[own.gpu][other.gpu]
+    }
+}
+
+impl Nodes {
+    /// The nodes of a graph that has been verified, on these sites.
+    pub fn new(graph: &TaskGraph, sites: &Sites, programs: Programs<'_>) -> Result<Self, RunError> {
+        let rows = Rows::new(graph, &moves::readable(graph, sites));
+        let mut making = Making::new(graph, sites, &rows, programs)?;
+        for &id in &rows.order {
+            making.row(id).map_err(|cause| RunError::task(graph, id.0, cause))?;
+        }
+        Ok(making.finish())
+    }
+
+    /// Bytes that are copied from one device's memory to another's, in one go or through the host's.
+    pub fn moved(&self) -> u64 {
+        let bytes = |node: &Node| match &node.work {
+            Work::Copy { from: Block::Device(a), to: Block::Device(b), lines } if a != b => lines.bytes(),
+            Work::Copy { from: Block::Host, lines, .. } if self.is_relayed(node) => lines.bytes(),
+            _ => 0,
+        };
+        self.all.iter().map(bytes).sum()
+    }
+
+    /// Whether a copy out of the host's memory is the second half of a move.
+    fn is_relayed(&self, node: &Node) -> bool {
+        self.inputs.iter().all(|input| Some(input.row) != node.row)
+    }
+}

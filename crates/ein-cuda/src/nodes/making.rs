@@ -1,0 +1,300 @@
+//! Nodes, row by row.
+
+use super::{ALIGN, Address, Block, FAULT, Node, Nodes, Passage, Programs, Sites, Value, Work};
+use crate::copies::Lines;
+use crate::program::{Arg, Base, Epilogue, Matmul, Place, Program, Step};
+use crate::rows::{Rows, is_resident};
+use ein_ir::op::InputKind;
+use ein_run::cpu::boxes::BoxCopy;
+use ein_run::{Cause, RunError};
+use ein_task::task::{TaskGraph, TaskId, Verb};
+
+/// Rows of one device that may use scratch memory at once.
+const LANES: usize = 2;
+/// Most bytes that the library of products may use for one of them.
+const WORKSPACE: u64 = 32 << 20;
+/// A product with few blocks is done in parts that are summed: so many, each of which has f32 for every element.
+const PARTS: u64 = 16;
+
+/// Nodes that are being made.
+pub(super) struct Making<'a> {
+    pub(super) graph: &'a TaskGraph,
+    pub(super) sites: &'a Sites,
+    rows: &'a Rows,
+    pub(super) nodes: Nodes,
+    /// The programs of rows that compute and are not made yet.
+    programs: Vec<Option<Program>>,
+    /// For every row, the nodes after which it is done.
+    ends: Vec<Vec<usize>>,
+    devices: Vec<Device>,
+}
+
+/// What a device has besides its arena.
+#[derive(Clone, Debug)]
+struct Device {
+    /// Where the fault record is.
+    fault: u64,
+    /// Where scratch memory begins, and how many bytes one row may use.
+    scratch: u64,
+    lane: u64,
+    /// The last node of the row that used each lane before, and whose turn it is.
+    users: [Option<usize>; LANES],
+    turn: usize,
+    /// The node that clears the fault record, and those that may write it.
+    cleared: Option<usize>,
+    reporting: Vec<usize>,
+}
+
+impl<'a> Making<'a> {
+    pub(super) fn new(
+        graph: &'a TaskGraph,
+        sites: &'a Sites,
+        rows: &'a Rows,
+        programs: Programs<'_>,
+    ) -> Result<Self, RunError> {
+        let device = |bytes: &ein_task::units::Bytes| {
+            let fault = bytes.0.next_multiple_of(ALIGN);
+            let scratch = fault + ALIGN;
+            Device { fault, scratch, lane: 0, users: [None; LANES], turn: 0, cleared: None, reporting: Vec::new() }
+        };
+        let mut devices: Vec<Device> = graph.arenas.iter().map(device).collect();
+        let mut all = vec![None; graph.tasks.len()];
+        for &id in &rows.order {
+            let task = graph.task(id);
+            let computes = match &task.verb {
+                Verb::Feed { .. } | Verb::Output { .. } | Verb::Receive { .. } | Verb::Send { .. } => false,
+                Verb::Kernel { .. }
+                | Verb::Fused { .. }
+                | Verb::View { .. }
+                | Verb::Cut
+                | Verb::Fold { .. }
+                | Verb::Paste => true,
+            };
+            if computes {
+                let target = &sites.devices[task.device.index()].target;
+                let program = programs(graph, id, target).map_err(|cause| RunError::task(graph, id.0, cause))?;
+                let device = &mut devices[task.device.index()];
+                device.lane = device.lane.max(scratch(&program).1);
+                all[id.index()] = Some(program);
+            }
+        }
+        let nodes = Nodes {
+            devices: devices.iter().map(|d| d.scratch + LANES as u64 * d.lane).collect(),
+            faults: vec![None; graph.devices],
+            ..Nodes::default()
+        };
+        Ok(Self { graph, sites, rows, nodes, programs: all, ends: vec![Vec::new(); graph.tasks.len()], devices })
+    }
+
+    /// Adds the nodes of a row.
+    pub(super) fn row(&mut self, id: TaskId) -> Result<(), Cause> {
+        let before = &self.rows.before[id.index()];
+        let mut waits: Vec<usize> = before.iter().flat_map(|b| self.ends[b.index()].iter().copied()).collect();
+        waits.sort_unstable();
+        waits.dedup();
+        let graph = self.graph;
+        let ends = match (self.programs[id.index()].take(), &graph.task(id).verb) {
+            (Some(program), _) => self.program(id, program, &waits),
+            (None, Verb::Feed { external }) => self.feed(id, *external, &waits),
+            (None, Verb::Output { output }) => self.output(id, *output, &waits),
+            (None, Verb::Receive { .. }) => self.receive(id, &waits),
+            (None, _) => return Err(Cause::malformed("nobody receives what is sent")),
+        };
+        // What has nothing to do is done when what it waits for is.
+        self.ends[id.index()] = if ends.is_empty() { waits } else { ends };
+        Ok(())
+    }
+
+    /// Adds what fetches the fault records, and hands all nodes over.
+    pub(super) fn finish(mut self) -> Nodes {
+        for device in 0..self.devices.len() {
+            let Device { fault, reporting, .. } = &self.devices[device];
+            let (fault, reporting) = (*fault, reporting.clone());
+            if !reporting.is_empty() {
+                let at = self.host(FAULT);
+                self.nodes.faults[device] = Some(at as usize);
+                let (from, lines) = (Block::Device(device), Lines::plain(fault, at, FAULT));
+                self.push(None, device, Work::Copy { from, to: Block::Host, lines }, &reporting);
+            }
+        }
+        self.nodes
+    }
+
+    fn feed(&mut self, id: TaskId, external: usize, waits: &[usize]) -> Vec<usize> {
+        let task = self.graph.task(id);
+        let (kind, ty) = (self.graph.externals[external].kind, &self.graph.externals[external].ty);
+        let (region, element) = (&task.value.region, ty.dtype.bytes());
+        if kind == InputKind::Parameter || region.is_empty() {
+            return Vec::new();
+        }
+        let bytes = (region.volume() * element) as u64;
+        let at = self.host(bytes);
+        let copy = BoxCopy::new(&ty.whole(), region, region, element);
+        let passage = Passage { tensor: external, row: id, copy, at: at as usize..(at + bytes) as usize };
+        if is_resident(self.graph, task) {
+            self.nodes.states.push(passage);
+            return Vec::new();
+        }
+        self.nodes.inputs.push(passage);
+        let (device, lines) = (task.device.index(), Lines::plain(at, task.slot.offset, bytes));
+        vec![self.push(Some(id), device, Work::Copy { from: Block::Host, to: Block::Device(device), lines }, waits)]
+    }
+
+    /// Rows of the first axis are consecutive, so whole ones are fetched, and what is wanted of them is handed out.
+    fn output(&mut self, id: TaskId, output: usize, waits: &[usize]) -> Vec<usize> {
+        let task = self.graph.task(id);
+        let read = self.graph.task(task.reads[0]);
+        let (ty, region) = (&self.graph.outputs[output].1, &task.value.region);
+        let element = ty.dtype.bytes();
+        if region.is_empty() {
+            return Vec::new();
+        }
+        let (mut band, mut above) = (read.value.region.clone(), 0);
+        if let (Some(rows), Some(wanted)) = (band.0.first_mut(), region.0.first()) {
+            above = wanted.lo - rows.lo;
+            *rows = *wanted;
+            above *= band.volume() / wanted.len();
+        }
+        let bytes = (band.volume() * element) as u64;
+        let at = self.host(bytes);
+        let copy = BoxCopy::new(&band, &ty.whole(), region, element);
+        self.nodes.outputs.push(Passage { tensor: output, row: id, copy, at: at as usize..(at + bytes) as usize });
+        let (device, lines) =
+            (task.device.index(), Lines::plain(read.slot.offset + (above * element) as u64, at, bytes));
+        vec![self.push(Some(id), device, Work::Copy { from: Block::Device(device), to: Block::Host, lines }, waits)]
+    }
+
+    /// The steps of a row that computes, one after the other.
+    fn program(&mut self, id: TaskId, program: Program, waits: &[usize]) -> Vec<usize> {
+        let device = self.graph.task(id).device.index();
+        let (begin, bytes) = scratch(&program);
+        let own = &mut self.devices[device];
+        let (mut waits, lane) = (waits.to_vec(), own.turn);
+        if bytes > 0 {
+            own.turn = (own.turn + 1) % LANES;
+            waits.extend(own.users[lane]);
+        }
+        let mut last = None;
+        for step in program.steps {
+            let reports = match &step {
+                Step::Launch(launch) => launch.args.iter().any(is_fault),
+                Step::Matmul(_) | Step::Copy { .. } | Step::Zero { .. } => false,
+            };
+            let work = self.work(id, step, lane, begin);
+            let mut after = last.map_or_else(|| waits.clone(), |last| vec![last]);
+            if reports {
+                after.push(self.cleared(device));
+            }
+            let node = self.push(Some(id), device, work, &after);
+            if reports {
+                self.devices[device].reporting.push(node);
+            }
+            last = Some(node);
+        }
+        if bytes > 0 && last.is_some() {
+            self.devices[device].users[lane] = last;
+        }
+        last.into_iter().collect()
+    }
+
+    fn work(&self, id: TaskId, step: Step, lane: usize, workspace: u64) -> Work {
+        let at = |place: Place| self.address(id, place, lane);
+        match step {
+            Step::Launch(launch) => {
+                let value = |arg: &Arg| match *arg {
+                    Arg::Pointer(place) => Value::Address(at(place)),
+                    Arg::I64(v) => Value::I64(v),
+                    Arg::I32(v) => Value::I32(v),
+                    Arg::F32(v) => Value::F32(v),
+                };
+                let args = launch.args.iter().map(value).collect();
+                let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+                Work::Kernel { kernel: launch.kernel, grid, block, shared, args }
+            }
+            Step::Matmul(matmul) => {
+                let bias = match matmul.epilogue {
+                    Epilogue::None => None,
+                    Epilogue::Bias(place) => Some(at(place)),
+                };
+                let (workspace, bytes) = (at(Base::Scratch.at(workspace)), workspace_bytes(&matmul));
+                Work::Matmul {
+                    at: [matmul.a, matmul.b, matmul.c].map(|m| at(m.place)),
+                    bias,
+                    workspace,
+                    bytes,
+                    matmul: Box::new(matmul),
+                }
+            }
+            Step::Copy { from, to, bytes } => {
+                let (from, to) = (at(from), at(to));
+                Work::Copy { from: from.block, to: to.block, lines: Lines::plain(from.offset, to.offset, bytes) }
+            }
+            Step::Zero { at: place, bytes } => Work::Zero { at: at(place), bytes },
+        }
+    }
+
+    /// Where a row's place is.
+    fn address(&self, id: TaskId, place: Place, lane: usize) -> Address {
+        let task = self.graph.task(id);
+        let own = &self.devices[task.device.index()];
+        let (device, begin) = match place.base {
+            Base::Own => (task.device, task.slot.offset),
+            Base::Read(n) => {
+                let mut read = self.graph.task(task.reads[n]);
+                if self.rows.is_in_place(self.graph, task.reads[n]) {
+                    read = self.graph.task(self.graph.task(read.reads[0]).reads[0]);
+                }
+                (read.device, read.slot.offset)
+            }
+            Base::Scratch => (task.device, own.scratch + lane as u64 * own.lane),
+            Base::Fault => (task.device, own.fault),
+        };
+        Address { block: Block::Device(device.index()), offset: begin + place.offset }
+    }
+
+    /// The node that clears a device's fault record.
+    fn cleared(&mut self, device: usize) -> usize {
+        if let Some(node) = self.devices[device].cleared {
+            return node;
+        }
+        let at = Address { block: Block::Device(device), offset: self.devices[device].fault };
+        let node = self.push(None, device, Work::Zero { at, bytes: FAULT }, &[]);
+        self.devices[device].cleared = Some(node);
+        node
+    }
+
+    /// Adds a node that the GPU of a device does.
+    pub(super) fn push(&mut self, row: Option<TaskId>, device: usize, work: Work, after: &[usize]) -> usize {
+        let mut after = after.to_vec();
+        after.sort_unstable();
+        after.dedup();
+        self.nodes.all.push(Node { row, gpu: self.sites.devices[device].gpu, work, after });
+        self.nodes.all.len() - 1
+    }
+
+    /// Room in the host's memory.
+    pub(super) fn host(&mut self, bytes: u64) -> u64 {
+        let at = self.nodes.host;
+        self.nodes.host = (at + bytes).next_multiple_of(ALIGN);
+        at
+    }
+}
+
+/// Where a row's workspace for products begins in its scratch memory, and bytes of all of it.
+fn scratch(program: &Program) -> (u64, u64) {
+    let products = program.steps.iter().filter_map(|step| match step {
+        Step::Matmul(m) => Some(workspace_bytes(m)),
+        Step::Launch(_) | Step::Copy { .. } | Step::Zero { .. } => None,
+    });
+    let begin = program.scratch.next_multiple_of(ALIGN);
+    (begin, (begin + products.max().unwrap_or(0)).next_multiple_of(ALIGN))
+}
+
+/// Bytes that the library may use for a product.
+fn workspace_bytes(m: &Matmul) -> u64 {
+    (4 * PARTS * m.m * m.n * m.batch).min(WORKSPACE).next_multiple_of(ALIGN)
+}
+
+fn is_fault(arg: &Arg) -> bool {
+    matches!(arg, Arg::Pointer(place) if place.base == Base::Fault)
+}
