@@ -9,8 +9,12 @@
 //! tells what is left of that at an element.
 
 mod body;
+mod copy;
 mod einsum;
 mod expression;
+mod fold;
+mod fold_fields;
+mod fused;
 mod kernels;
 mod launch;
 mod loops;
@@ -20,6 +24,7 @@ mod state;
 mod stored;
 mod strided;
 mod types;
+mod view;
 
 use crate::program::{Program, Target};
 use ein_ir::op::Op;
@@ -27,6 +32,8 @@ use ein_ir::region::Region;
 use ein_run::Cause;
 use ein_task::task::{OpRow, TaskGraph, TaskId, Verb};
 use stored::Stored;
+
+pub use copy::moved;
 
 /// What stands before the kernels in every translation unit.
 pub const PRELUDE: &str = include_str!("generate/prelude.cuh");
@@ -60,9 +67,22 @@ pub fn program(graph: &TaskGraph, task: TaskId, target: &Target) -> Result<Progr
             let result = Stored::own(graph.task(task));
             block(&Call { task, row, labels, finish: *finish, operands, result }, target)
         }
-        Verb::Fused { .. } | Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
-            Err(Cause::malformed("not yet generated"))
+        Verb::Fused { stages } => fused::program(graph, task, stages, &reads, target),
+        Verb::View { op, inputs } => {
+            let op = &graph.ops[*op];
+            let Op::View(view) = &op.op else { return Err(Cause::malformed(format!("`{}` is not a view", op.name))) };
+            let shapes: Vec<&[usize]> = op.operands.iter().map(|t| t.shape.as_slice()).collect();
+            let pieces: Vec<(usize, Stored)> = inputs.iter().copied().zip(reads).collect();
+            view::program(view, &shapes, &pieces, &Stored::own(row))
         }
+        Verb::Cut | Verb::Paste => {
+            let (there, pieces): (Vec<usize>, Vec<usize>) =
+                (0..row.reads.len()).partition(|&n| graph.task(row.reads[n]).within.is_some());
+            let there = there.into_iter().map(|n| graph.task(row.reads[n]).value.region.volume()).sum();
+            let pieces: Vec<Stored> = pieces.into_iter().map(|n| reads[n].clone()).collect();
+            copy::paste(&pieces, there, &Stored::own(row))
+        }
+        Verb::Fold { monoid, finish } => fold::program(*monoid, *finish, &reads, &Stored::own(row)),
         Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
             Err(Cause::malformed("this row moves data and is the executor's"))
         }

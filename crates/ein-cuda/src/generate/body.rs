@@ -217,6 +217,17 @@ pub(crate) struct Side {
 }
 
 impl Reader<'_> {
+    /// The number of the walker that is operand `k`, which is in memory.
+    pub(crate) fn walker(&self, k: usize) -> usize {
+        self.pointers[..k].iter().filter(|p| p.is_some()).count()
+    }
+
+    /// For every walker in memory, its operand and the name of its pointer.
+    pub(crate) fn pointers(&self) -> Vec<(usize, &str)> {
+        let all = self.pointers.iter().enumerate();
+        all.filter_map(|(k, p)| p.as_deref().map(|p| (k, p))).collect()
+    }
+
     /// Sizes of the operands' elements and how they are aligned, in the order of the walkers; indices have none.
     pub(crate) fn elements(&self) -> Vec<Option<(Place, DType)>> {
         let memory = self.body.operands.iter().filter_map(|o| match o {
@@ -261,15 +272,10 @@ impl Reader<'_> {
         at: &dyn Fn(usize) -> String,
         given: &dyn Fn(usize) -> String,
     ) -> String {
-        let mut numbers = Vec::new();
-        let mut walker = 0;
-        for operand in &self.body.operands {
-            numbers.push(walker);
-            walker += usize::from(matches!(operand, Operand::Memory(_)));
-        }
+        let walker = self.walker(self.pointers.len());
         let operand = |k: usize| match &self.body.operands[k] {
             Operand::Given(n) => given(*n),
-            Operand::Memory(m) if side.steps[numbers[k]] == 0 => load(m.dtype, &format!("{prefix}{k}")),
+            Operand::Memory(m) if side.steps[self.walker(k)] == 0 => load(m.dtype, &format!("{prefix}{k}")),
             Operand::Memory(m) => load(m.dtype, &format!("{prefix}{k}[v]")),
         };
         let index = |l: usize| {

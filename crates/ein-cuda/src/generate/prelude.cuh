@@ -385,3 +385,12 @@ template <typename S> EIN_FN void ein_block(S& state, int threads, int rank, int
     if (rank == 0)
         for (int warp = 1; warp < threads / 32; warp++) state.join(shared[(thread >> 5) + warp]);
 }
+
+// Which of two (value, index) comes first in a sorted order: negative the former, positive the latter. NaN is larger than
+// anything, of equal values the lower index comes first; index -1 stands for no element and comes last.
+template <typename T> EIN_FN int ein_top_order(bool largest, T a, long long i, T b, long long j) {
+    if ((i == -1) != (j == -1)) return i == -1 ? 1 : -1;
+    const int rising = a < b ? -1 : a > b ? 1 : (int)(a != a) - (int)(b != b);
+    if (rising != 0) return largest ? -rising : rising;
+    return i < j ? -1 : i > j ? 1 : 0;
+}

@@ -11,7 +11,7 @@ mod random;
 mod rows;
 
 pub use random::Rng;
-pub use rows::{Row, Values, fields, kernel_row, stored};
+pub use rows::{Row, Values, fields, kernel_row, op_row, stored};
 
 use ein_cuda::generate::PRELUDE;
 use ein_cuda::program::{Arg, Base, Fault, Place, Program, Step};

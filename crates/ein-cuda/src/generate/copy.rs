@@ -1,0 +1,75 @@
+//! Copies of boxes: cuts, pastes and moves.
+//!
+//! Bytes: what is copied is read once and written once. What is consecutive on both sides is a copy for the copy
+//! engine, everything else a map.
+
+use super::body::{Body, Memory, Operand};
+use super::map::{self, Target};
+use super::stored::Stored;
+use super::strided::Strided;
+use crate::program::{Base, Program, Step};
+use ein_ir::einsum::Affine;
+use ein_ir::expr::Row;
+use ein_ir::region::Region;
+use ein_run::Cause;
+use ein_task::task::Task;
+
+/// The step that copies what is read by the memory of `from`, over `labels`, to `target`.
+pub(crate) fn copy(from: Memory, labels: Region, target: &Target) -> Result<Option<Step>, Cause> {
+    let rows = vec![(Row::Operand(0), from.dtype)];
+    map::to(&Body { rows, value: 0, operands: vec![Operand::Memory(from)], labels }, target)
+}
+
+/// Adds the steps that copy a box of all fields from one value to another.
+pub(crate) fn fields(program: &mut Program, from: &Stored, to: &Stored, region: &Region) -> Result<(), Cause> {
+    if from.form != to.form {
+        return Err(Cause::malformed("pieces of one value are stored in different forms"));
+    }
+    // All of both: fields, and what is between them, are one run.
+    if from.region == *region && to.region == *region {
+        let bytes = from.bytes();
+        if bytes > 0 {
+            program.steps.push(Step::Copy { from: from.place, to: to.place, bytes });
+        }
+        return Ok(());
+    }
+    for n in 0..from.form.fields.len() {
+        let labels = region.project(&from.form.fields[n].axes);
+        let axes: Vec<Affine> = (0..labels.rank()).map(Affine::label).collect();
+        let source = Strided::operand(&axes, &labels, &from.field(n))?;
+        let own = Strided::operand(&axes, &labels, &to.field(n))?;
+        if labels.is_empty() {
+            continue;
+        }
+        let dtype = from.dtype(n);
+        let memory = Memory { place: from.at(n, source.base), dtype, steps: source.steps };
+        let target = Target { place: to.at(n, own.base), dtype, steps: own.steps };
+        program.steps.extend(copy(memory, labels, &target)?);
+    }
+    Ok(())
+}
+
+/// The program that fills the result with what each piece has of it; `there` elements are there.
+pub(crate) fn paste(pieces: &[Stored], there: usize, result: &Stored) -> Result<Program, Cause> {
+    let covered: usize = there + pieces.iter().map(|p| p.region.overlap(&result.region)).sum::<usize>();
+    if covered != result.region.volume() {
+        return Err(Cause::malformed(format!("{covered} elements of {} are given", result.region)));
+    }
+    let mut program = Program::default();
+    for piece in pieces {
+        if let Some(both) = piece.region.intersect(&result.region) {
+            fields(&mut program, piece, result, &both)?;
+        }
+    }
+    Ok(program)
+}
+
+/// The program that copies what `to`, the receiving row of a move, receives: out of the value of `from`, the row that the
+/// sending one reads, which is [`Base::Read`]`(0)`, into the memory of `to`, which is [`Base::Own`]. Either may be
+/// another device's.
+pub fn moved(from: &Task, to: &Task) -> Result<Program, Cause> {
+    let source = Stored { region: from.stored().clone(), form: from.value.form.clone(), place: Base::Read(0).at(0) };
+    let mut program = Program::default();
+    fields(&mut program, &source, &Stored::own(to), &to.value.region)?;
+    Ok(program)
+}

@@ -1,0 +1,273 @@
+//! Fused rows, executed on the host, against their stages one after the other by the reference.
+
+mod support;
+
+use ein_cuda::program::Step;
+use ein_ir::dense::Dense;
+use ein_ir::dtype::DType;
+use ein_ir::einsum::{Access, Affine, Einsum, Label};
+use ein_ir::expr::{Binary, Expr, Unary};
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::op::Op;
+use ein_ir::reference;
+use ein_ir::region::Region;
+use ein_task::task::{Source, Stage, Value, Verb};
+use support::{Cases, Rng, Row, Values, op_row};
+
+/// An operation and, for each operand, the tensor it reads; `None` is what the stage before leaves.
+type Chain = Vec<(Op, Vec<Option<Dense>>)>;
+
+/// Adds a chain over blocks of these labels, one for each stage, as one row.
+fn add(cases: &mut Cases, rng: &mut Rng, what: &str, chain: &Chain, blocks: &[Region], exact: bool) {
+    let mut reads: Vec<Values> = Vec::new();
+    let (mut ops, mut stages) = (Vec::new(), Vec::new());
+    let mut before: Option<(Region, Dense)> = None;
+    for ((n, (op, operands)), labels) in chain.iter().enumerate().zip(blocks) {
+        let dtype = |o: &Option<Dense>| o.as_ref().or(before.as_ref().map(|b| &b.1)).expect("given").dtype();
+        let dtypes: Vec<DType> = operands.iter().map(dtype).collect();
+        let row = op_row(op, &dtypes);
+        let spec = row.spec.clone().expect("it computes");
+        let (mut given, mut sources) = (Vec::new(), Vec::new());
+        for (k, operand) in operands.iter().enumerate() {
+            match operand {
+                None => {
+                    let (region, data) = before.clone().expect("a stage before");
+                    given.push((region, data));
+                    sources.push(Some(Source::Previous));
+                }
+                Some(dense) => {
+                    let all = Region::whole(&dense.shape);
+                    let region = rng.around(&spec.operand_region(k, labels), &all);
+                    let data = dense.cut(&all, &region);
+                    sources.push(Some(Source::Read(reads.len())));
+                    given.push((region.clone(), data.clone()));
+                    reads.push((region, Form::finished(dense.dtype(), all.rank()), vec![data]));
+                }
+            }
+        }
+        let operands: Vec<Option<reference::Operand<'_>>> =
+            given.iter().map(|(region, data)| Some(reference::Operand { data, region: region.clone() })).collect();
+        let region = spec.result_region(labels);
+        let form = Form::finished(spec.dtype, region.rank());
+        let mut done = reference::block(op, labels, &operands, &form, true).expect("the reference agrees to it");
+        before = Some((region, done.remove(0)));
+        stages.push(Stage { op: n, labels: labels.clone(), finish: true, operands: sources });
+        ops.push(row);
+    }
+    let (region, expected) = before.expect("a stage");
+    let form = Form::finished(expected.dtype(), region.rank());
+    let row = Row::new(ops, Verb::Fused { stages }, &reads, Value { region, form });
+    row.check(cases, &format!("{what} over {}", blocks[blocks.len() - 1]), vec![expected], exact);
+}
+
+fn labels(extents: &[usize]) -> Vec<Label> {
+    extents.iter().enumerate().map(|(n, &e)| Label::new(format!("l{n}"), e)).collect()
+}
+
+fn einsum(extents: &[usize], rank: usize, accesses: Vec<Access>, join: Expr, monoid: Monoid, dtype: DType) -> Einsum {
+    Einsum { labels: labels(extents), rank, accesses, join, monoid, dtype }
+}
+
+/// A map of two operands of one type.
+fn pair(function: Binary, extents: &[usize], accesses: Vec<Access>, dtype: DType) -> Op {
+    let mut join = Expr::new();
+    let (a, b) = (join.push_operand(0, dtype), join.push_operand(1, dtype));
+    join.binary(function, a, b).expect("one type");
+    Op::Einsum(einsum(extents, extents.len(), accesses, join, Monoid::Sum, dtype))
+}
+
+/// The stacked fields of rows: axis 0 is label 0, the other constant.
+fn field(n: i64) -> Access {
+    Access { axes: vec![Affine::label(0), Affine::constant(n)] }
+}
+
+#[test]
+fn maps_after_maps_round_between() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(3);
+    for dtype in [DType::BF16, DType::F16, DType::F32, DType::I32] {
+        let both = || vec![Access::labels(&[0, 1]), Access::labels(&[0, 1])];
+        let row = || vec![Access::labels(&[0, 1]), Access::labels(&[1])];
+        let x: Vec<Dense> = (0..4).map(|_| rng.dense(dtype, &[5, 24], true)).collect();
+        let w = rng.dense(dtype, &[24], true);
+        let big = Dense::from_f64(dtype, [5, 24], &(0..120).map(|n| f64::from(n) * 17.0).collect::<Vec<_>>());
+        let chain: Chain = vec![
+            (pair(Binary::Add, &[5, 24], both(), dtype), vec![Some(big), Some(x[1].clone())]),
+            (pair(Binary::Mul, &[5, 24], row(), dtype), vec![None, Some(w)]),
+            (pair(Binary::Sub, &[5, 24], both(), dtype), vec![Some(x[2].clone()), None]),
+        ];
+        let space = Region::whole(&[5, 24]);
+        for round in 0..3 {
+            let part = if round == 0 { space.clone() } else { rng.part(&space) };
+            add(&mut cases, &mut rng, &format!("{dtype}"), &chain, &[part.clone(), part.clone(), part], true);
+        }
+    }
+    assert!(cases.programs().all(|(_, p)| p.steps.len() == 1));
+    cases.run();
+}
+
+/// (x - mean) * rsqrt(variance + 1) * w, with x in the order of `order`.
+fn norm(rng: &mut Rng, [rows, width]: [usize; 2], turned: bool, dtype: DType) -> Chain {
+    let (shape, order) = if turned { ([width, rows], [1, 0]) } else { ([rows, width], [0, 1]) };
+    let x = rng.dense(dtype, &shape, false);
+    let w = rng.dense(DType::F32, &[width], false);
+    let mut join = Expr::operand(dtype);
+    join.cast(0, DType::F32);
+    let stats = einsum(&[rows, width], 1, vec![Access::labels(&order)], join, Monoid::Moments, DType::F32);
+    let mut join = Expr::new();
+    let (v, mean, variance, w_row) = (
+        join.push_operand(0, dtype),
+        join.push_operand(1, DType::F32),
+        join.push_operand(2, DType::F32),
+        join.push_operand(3, DType::F32),
+    );
+    let v = join.cast(v, DType::F32);
+    let apart = join.binary(Binary::Sub, v, mean).expect("f32");
+    let one = join.float(1.0, DType::F32);
+    let more = join.binary(Binary::Add, variance, one).expect("f32");
+    let by = join.unary(Unary::Rsqrt, more).expect("f32");
+    let scaled = join.binary(Binary::Mul, apart, by).expect("f32");
+    let all = join.binary(Binary::Mul, scaled, w_row).expect("f32");
+    join.cast(all, dtype);
+    let accesses = vec![Access::labels(&order), field(0), field(1), Access::labels(&[1])];
+    let map = einsum(&[rows, width], 2, accesses, join, Monoid::Sum, dtype);
+    vec![(Op::Einsum(stats), vec![Some(x.clone())]), (Op::Einsum(map), vec![Some(x), None, None, Some(w)])]
+}
+
+#[test]
+fn norms_are_one_kernel() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(5);
+    for (rows, width) in [(1, 1), (3, 64), (7, 37), (2, 4096), (300, 8)] {
+        for dtype in [DType::F32, DType::BF16] {
+            let chain = norm(&mut rng, [rows, width], false, dtype);
+            let space = Region::whole(&[rows, width]);
+            let mut some = rng.part(&space);
+            some.0[1] = space.0[1];
+            for part in [space, some] {
+                add(&mut cases, &mut rng, &format!("norm {dtype}"), &chain, &[part.clone(), part], false);
+            }
+        }
+    }
+    assert!(cases.programs().all(|(_, p)| p.steps.len() == 1));
+    cases.run();
+}
+
+#[test]
+fn norms_across_memory() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(7);
+    for (rows, width) in [(40, 9), (64, 300)] {
+        let chain = norm(&mut rng, [rows, width], true, DType::F32);
+        let space = Region::whole(&[rows, width]);
+        add(&mut cases, &mut rng, "norm across", &chain, &[space.clone(), space], false);
+    }
+    cases.run();
+}
+
+#[test]
+fn softmax_is_one_kernel() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(9);
+    for width in [5, 48, 1000] {
+        let x = rng.dense(DType::F32, &[4, width], false);
+        let access = || Access::labels(&[0, 1]);
+        let stats = einsum(&[4, width], 1, vec![access()], Expr::operand(DType::F32), Monoid::SoftMax, DType::F32);
+        let mut join = Expr::new();
+        let (v, max, sum) =
+            (join.push_operand(0, DType::F32), join.push_operand(1, DType::F32), join.push_operand(2, DType::F32));
+        let apart = join.binary(Binary::Sub, v, max).expect("f32");
+        let exp = join.unary(Unary::Exp, apart).expect("f32");
+        join.binary(Binary::Div, exp, sum).expect("f32");
+        let map = einsum(&[4, width], 2, vec![access(), field(0), field(1)], join, Monoid::Sum, DType::F32);
+        let chain: Chain =
+            vec![(Op::Einsum(stats), vec![Some(x.clone())]), (Op::Einsum(map), vec![Some(x), None, None])];
+        let space = Region::whole(&[4, width]);
+        add(&mut cases, &mut rng, "softmax", &chain, &[space.clone(), space], false);
+    }
+    assert!(cases.programs().all(|(_, p)| p.steps.len() == 1));
+    cases.run();
+}
+
+/// A sum in parts, or of columns, and a map of the result that knows where it is.
+#[test]
+fn sums_and_maps_of_them() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(11);
+    for (rows, width, order) in [(3, 20_011, [0, 1]), (40, 333, [1, 0]), (5, 16, [0, 1])] {
+        let shape = [[rows, width][order[0]], [rows, width][order[1]]];
+        let x = rng.dense(DType::F32, &shape, true);
+        let sum =
+            einsum(&[rows, width], 1, vec![Access::labels(&order)], Expr::operand(DType::F32), Monoid::Sum, DType::F32);
+        let mut join = Expr::new();
+        let (v, w) = (join.push_operand(0, DType::F32), join.push_operand(1, DType::F32));
+        let i = join.index(0);
+        let i = join.cast(i, DType::F32);
+        let product = join.binary(Binary::Mul, w, i).expect("f32");
+        join.binary(Binary::Add, v, product).expect("f32");
+        let accesses = vec![Access::labels(&[0]), Access::labels(&[0])];
+        let map = einsum(&[rows], 1, accesses, join, Monoid::Sum, DType::F32);
+        let w = rng.dense(DType::F32, &[rows], true);
+        let chain: Chain = vec![(Op::Einsum(sum), vec![Some(x)]), (Op::Einsum(map), vec![None, Some(w)])];
+        let space = Region::whole(&[rows, width]);
+        let mut part = rng.part(&space);
+        part.0[1] = space.0[1];
+        for head in [space, part] {
+            let last = Region(head.0[..1].to_vec());
+            add(&mut cases, &mut rng, "sum", &chain, &[head, last], true);
+        }
+    }
+    cases.run();
+}
+
+/// A product and what follows it: a bias, an activation of it, a residual.
+fn product(rng: &mut Rng, [m, n, k]: [usize; 3], dtype: DType, maps: usize, whole: bool) -> Chain {
+    let (a, b) = (rng.dense(dtype, &[m, k], whole), rng.dense(dtype, &[n, k], whole));
+    let e = Einsum::contraction("mk,nk->mn", &[&[m, k], &[n, k]], dtype).expect("well formed");
+    let bias = rng.dense(dtype, &[n], whole);
+    let rest = rng.dense(dtype, &[m, n], whole);
+    let mut gate = Expr::operand(dtype);
+    let s = gate.unary(Unary::Sigmoid, 0).expect("a float");
+    gate.binary(Binary::Mul, 0, s).expect("a float");
+    let gate = einsum(&[m, n], 2, vec![Access::labels(&[0, 1])], gate, Monoid::Sum, dtype);
+    let mut chain: Chain = vec![
+        (Op::Einsum(e), vec![Some(a), Some(b)]),
+        (
+            pair(Binary::Add, &[m, n], vec![Access::labels(&[0, 1]), Access::labels(&[1])], dtype),
+            vec![None, Some(bias)],
+        ),
+        (
+            pair(Binary::Add, &[m, n], vec![Access::labels(&[0, 1]), Access::labels(&[0, 1])], dtype),
+            vec![Some(rest), None],
+        ),
+        (Op::Einsum(gate), vec![None]),
+    ];
+    chain.truncate(1 + maps);
+    chain
+}
+
+#[test]
+fn products_and_maps_of_them() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(13);
+    for dtype in [DType::F32, DType::BF16, DType::F64] {
+        for [m, n, k] in [[5, 7, 9], [40, 48, 64], [1, 64, 128], [3, 40, 96], [33, 65, 31]] {
+            for maps in [1, 2, 3] {
+                let chain = product(&mut rng, [m, n, k], dtype, maps, maps < 3 && dtype != DType::BF16);
+                let space = Region::whole(&[m, n, k]);
+                let mut part = rng.part(&space);
+                part.0[2] = space.0[2];
+                for head in [space, part] {
+                    let last = Region(head.0[..2].to_vec());
+                    let mut blocks = vec![head];
+                    blocks.resize(1 + maps, last);
+                    let what = format!("product {m} {n} {k} {dtype} and {maps}");
+                    add(&mut cases, &mut rng, &what, &chain, &blocks, maps < 3 && dtype != DType::BF16);
+                }
+            }
+        }
+    }
+    let by_library = |p: &ein_cuda::program::Program| p.steps.iter().any(|s| matches!(s, Step::Matmul(_)));
+    assert!(cases.programs().any(|(_, p)| by_library(p)) || cases.len() > 0);
+    cases.run();
+}
