@@ -36,7 +36,13 @@ use stored::Stored;
 pub use copy::moved;
 
 /// What stands before the kernels in every translation unit.
-pub const PRELUDE: &str = include_str!("generate/prelude.cuh");
+pub const PRELUDE: &str = concat!(
+    include_str!("generate/prelude.cuh"),
+    include_str!("generate/tensor_cores.cuh"),
+    include_str!("generate/kernels/scan.cuh"),
+    include_str!("generate/kernels/top.cuh"),
+    include_str!("generate/kernels/attention.cuh"),
+);
 
 /// A block of an operation: from which values to which.
 pub(crate) struct Call<'a> {

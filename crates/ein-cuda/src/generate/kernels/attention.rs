@@ -1,0 +1,397 @@
+//! Attention, one of three kernels (their algorithms are in `attention.cuh`):
+//!
+//! * *rows*: any type and head size, a block for each row. Every row reads its keys: `2 (d + e)` operations for each, from
+//!   the caches where rows share them.
+//! * *tiles*: 16-bit floats, many rows. A block takes 64 or 128 rows: queries of a head and, with grouped heads, those of
+//!   all heads that share keys, so that these come from memory once for the group.
+//! * *split*: 16-bit floats, few rows of many keys: decoding. Blocks share the keys, whose bytes are all that matters, and
+//!   leave parts in scratch memory that a second kernel folds in order.
+//!
+//! The budget of *tiles* for d = e = 128: 4 warps of 32 rows and tiles of 32 keys. Shared memory: 128 rows of q, 2 tiles
+//! of k and of v, rows of 272 bytes: 34 816 + 2 · 2 · 8 704 + 1 032 = 70 664 bytes, so that an SM of 164 KiB has two
+//! blocks. Registers: 128 of accumulators, 32 of scores, 16 of weights, 8 + 4 of fragments, about 40 of addresses and
+//! state: below 255.
+
+use super::{given, own_box};
+use crate::generate::Call;
+use crate::generate::launch::launch;
+use crate::generate::stored::{Stored, alignment};
+use crate::generate::types;
+use crate::program::{Arg, Base, Kernel, Launch, Place, Program, Step, Target};
+use ein_ir::dtype::DType;
+use ein_ir::kernel::Attention;
+use ein_ir::region::{Interval, strides};
+use ein_run::Cause;
+use std::fmt::Write;
+
+/// Warps of a block.
+const WARPS: usize = 4;
+/// Rows that *split* takes where there are too few for *tiles* to fill a device.
+const FEW: usize = 64;
+/// Keys that a block of *split* takes at least.
+const LEAST_KEYS: usize = 256;
+
+/// A block of attention: its (max, sum, acc), or acc / sum when it is finished.
+pub(super) fn program(a: &Attention, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
+    let [b, h, s, e, t, d] = call.labels.0[..6] else { return Err(Cause::malformed("attention has six labels")) };
+    let keys = a.band().map_or(t, |band| band.seen(s, t));
+    if call.labels.is_empty() || keys.is_empty() {
+        return super::idle::program(call, target);
+    }
+    if keys.len() >= 1 << 30 || s.len() * h.len() >= 1 << 30 {
+        return Err(Cause::malformed(format!("`{}` over {} is too large a block", call.row.name, call.labels)));
+    }
+    own_box(call, 4)?;
+    let problem = Problem::new(a, call, [b, h, s, e, t, d], keys)?;
+    let rows = problem.queries * problem.group;
+    let units = problem.batch * problem.pairs;
+    let multiprocessors = target.multiprocessors as usize;
+    let few = rows <= 16 || (rows <= FEW && units < multiprocessors);
+    if !problem.tensor_cores() {
+        problem.by_rows(call, target)
+    } else if few && problem.d.is_multiple_of(32) && problem.e.is_multiple_of(64) && problem.d.max(problem.e) <= 128 {
+        problem.by_parts(call, target)
+    } else {
+        problem.by_tiles(call)
+    }
+}
+
+/// An operand of four axes: where its first element is, and its steps.
+#[derive(Clone, Copy)]
+struct Operand {
+    place: Place,
+    steps: [i64; 4],
+}
+
+/// What the kernels are told. Sizes are the block's.
+struct Problem<'a> {
+    attention: &'a Attention,
+    batch: usize,
+    /// Groups of heads that share their keys.
+    pairs: usize,
+    /// Heads of a group.
+    group: usize,
+    queries: usize,
+    keys: usize,
+    d: usize,
+    e: usize,
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    mask: Option<Operand>,
+    own: Option<[Operand; 2]>,
+    offsets: Option<(Place, DType)>,
+    /// The first query sees keys below it, the next one more.
+    diagonal: i64,
+    /// The first head's number among those that share its keys.
+    phase: usize,
+    /// The first query and the first key.
+    first: [usize; 2],
+}
+
+impl<'a> Problem<'a> {
+    fn new(
+        a: &'a Attention,
+        call: &Call<'_>,
+        [b, h, s, e, t, d]: [Interval; 6],
+        keys: Interval,
+    ) -> Result<Self, Cause> {
+        let of = |n: usize, axes: [Interval; 4]| operand(call, n, axes);
+        let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
+        let mask = match &a.mask {
+            None => None,
+            Some(shape) => {
+                let full = [a.batch, a.heads, a.queries, a.keys];
+                let pick = |n: usize, i: Interval| if shape[n] == full[n] { i } else { Interval::new(0, 1) };
+                let mut mask = of(3, [pick(0, b), pick(1, h), pick(2, s), pick(3, keys)])?;
+                (0..4).filter(|&n| shape[n] == 1).for_each(|n| mask.steps[n] = 0);
+                Some(mask)
+            }
+        };
+        // Of a cut t, the block of the first key reads the queries' own keys.
+        let own = if a.own && t.lo == 0 {
+            let at = a.own_operand();
+            Some([of(at, [b, kv, s, d])?, of(at + 1, [b, kv, s, e])?])
+        } else {
+            None
+        };
+        let offsets = match a.packed {
+            None => None,
+            Some(_) => {
+                let stored = given(call, a.offsets_operand())?;
+                Some((stored.at(0, -(stored.region.0[0].lo as i64)), stored.dtype(0)))
+            }
+        };
+        // Heads that share keys are done together, unless the block begins or ends among those of several.
+        let whole = h.lo.is_multiple_of(a.group()) && h.len().is_multiple_of(a.group());
+        let group = if kv.len() == 1 {
+            h.len()
+        } else if whole {
+            a.group()
+        } else {
+            1
+        };
+        Ok(Self {
+            attention: a,
+            batch: b.len(),
+            pairs: h.len() / group,
+            group,
+            queries: s.len(),
+            keys: keys.len(),
+            d: d.len(),
+            e: e.len(),
+            q: of(0, [b, h, s, d])?,
+            k: of(1, [b, kv, keys, d])?,
+            v: of(2, [b, kv, keys, e])?,
+            mask,
+            own,
+            offsets,
+            diagonal: s.lo as i64 + 1 + a.keys as i64 - a.queries as i64 - keys.lo as i64,
+            phase: h.lo % a.group(),
+            first: [s.lo, keys.lo],
+        })
+    }
+
+    /// Whether tensor cores take its operands as they lie.
+    fn tensor_cores(&self) -> bool {
+        let tensors = [Some(self.q), Some(self.k), Some(self.v), self.own.map(|o| o[0]), self.own.map(|o| o[1])];
+        let aligned = |o: Operand| alignment(o.place) == 16 && o.steps[..3].iter().all(|s| s % 8 == 0);
+        matches!(self.attention.dtype, DType::BF16 | DType::F16)
+            && self.d.is_multiple_of(8)
+            && self.e.is_multiple_of(8)
+            && self.d.max(self.e) <= 256
+            && tensors.into_iter().flatten().all(aligned)
+    }
+
+    fn by_rows(&self, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
+        let (real, warps) = (self.real(), WARPS);
+        let room = warps * (self.e + 2);
+        let bytes = room * if real == "double" { 8 } else { 4 };
+        let body = format!(
+            "extern __shared__ __align__(16) unsigned char ein_room[];
+    ein_attention_rows<NAME_of, {warps}>(a, out, ({real}*)ein_room);"
+        );
+        let kernel = self.kernel("attention_rows", call, 1.0, warps, &body);
+        let rows = (self.queries * self.group * self.pairs * self.batch) as u64;
+        let grid = rows.min(u64::from(target.multiprocessors) * 64);
+        Ok(Program { steps: vec![self.launch(call, kernel, grid, warps, bytes)?], scratch: 0 })
+    }
+
+    fn by_tiles(&self, call: &Call<'_>) -> Result<Program, Cause> {
+        let rows = self.queries * self.group;
+        let size = self.d.max(self.e);
+        let (mt, bn) = match size {
+            0..=64 if rows > 64 => (2, 64),
+            65..=128 if rows > 64 => (2, 32),
+            0..=128 => (1, 64),
+            _ => (1, 32),
+        };
+        let bm = WARPS * mt * 16;
+        let padded = |values: usize| values.next_multiple_of(16) + 8;
+        let room = 2 * (bm * padded(self.d) + 2 * bn * (padded(self.d) + padded(self.e))) + 8 * bm + 8;
+        let (warps, tag) = (WARPS, self.tag());
+        let body = format!(
+            "extern __shared__ __align__(16) unsigned char ein_room[];
+    static_assert(ein_attention_room<NAME_of, {mt}, {warps}, {bn}>() == {room}, \"the room that the launch gives\");
+    ein_attention_tiles<NAME_of, {tag}, {mt}, {warps}, {bn}>(a, out, ein_room);"
+        );
+        let kernel = self.kernel("attention_tiles", call, std::f64::consts::LOG2_E, warps, &body);
+        let grid = (rows.div_ceil(bm) * self.pairs * self.batch) as u64;
+        Ok(Program { steps: vec![self.launch(call, kernel, grid, warps, room)?], scratch: 0 })
+    }
+
+    fn by_parts(&self, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
+        let rows = self.queries * self.group;
+        let units = rows.div_ceil(16) * self.pairs * self.batch;
+        // As many blocks as are on the device at a time, twice; each with something to do.
+        let wanted = (target.multiprocessors as usize * 4).div_ceil(units);
+        let splits = wanted.min(self.keys / LEAST_KEYS).max(1);
+        let (warps, tag, part) = (WARPS, self.tag(), 16 * (self.e + 2));
+        let room = warps * part * 4;
+        let body = format!(
+            "extern __shared__ __align__(16) unsigned char ein_room[];
+    ein_attention_split<NAME_of, {tag}, {warps}, {splits}>(a, out, (float*)parts, (float*)ein_room);"
+        );
+        let kernel = self.kernel("attention_split", call, std::f64::consts::LOG2_E, warps, &body);
+        let mut steps = vec![self.launch(call, kernel, (units * splits) as u64, warps, room)?];
+        if splits > 1 {
+            let body = format!("ein_attention_join<NAME_of, {splits}, {}>(a, out, (const float*)parts);", warps * 32);
+            let kernel = self.kernel("attention_join", call, std::f64::consts::LOG2_E, warps, &body);
+            steps.push(self.launch(call, kernel, (rows * self.pairs * self.batch) as u64, warps, 0)?);
+        }
+        let scratch = if splits > 1 { units * splits * part * 4 } else { 0 };
+        Ok(Program { steps, scratch: scratch as u64 })
+    }
+
+    /// What it is computed in.
+    fn real(&self) -> &'static str {
+        if self.attention.dtype == DType::F64 { "double" } else { "float" }
+    }
+
+    fn tag(&self) -> &'static str {
+        if self.attention.dtype == DType::BF16 { "ein_BF16" } else { "ein_F16" }
+    }
+
+    /// A kernel with this body; scores are in units of `1 / unit`.
+    fn kernel(&self, what: &str, call: &Call<'_>, unit: f64, warps: usize, body: &str) -> std::sync::Arc<Kernel> {
+        let (of, out, threads) = (self.constants(unit), self.results(call), warps * 32);
+        let source = format!(
+            "{of}{out}extern \"C\" __global__ void __launch_bounds__({threads}) NAME(const unsigned char* q, const \
+             unsigned char* k, const unsigned char* v, const unsigned char* mask, const unsigned char* own_k, const \
+             unsigned char* own_v, const unsigned char* offsets, unsigned char* values, unsigned char* tops, unsigned \
+             char* sums, unsigned char* parts, long long diagonal, long long phase, long long query, long long key) {{
+    typedef NAME_of::element element;
+    const NAME_of a{{(const element*)q, (const element*)k, (const element*)v, (const element*)mask, (const \
+             element*)own_k, (const element*)own_v, offsets, diagonal, phase, query, key}};
+    const NAME_out out{{values, tops, sums}};
+    {body}
+}}
+"
+        );
+        Kernel::new(what, &source)
+    }
+
+    /// The struct of sizes and operands.
+    fn constants(&self, unit: f64) -> String {
+        let a = self.attention;
+        let (element, real) = (types::stored(a.dtype), self.real());
+        let mut text = String::from("struct NAME_of {\n");
+        let mut int = |name: &str, v: usize| {
+            let _ = writeln!(text, "    static constexpr int {name} = {v};");
+        };
+        int("BATCH", self.batch);
+        int("PAIRS", self.pairs);
+        int("GROUP", self.group);
+        int("SHARE", a.group());
+        int("QUERIES", self.queries);
+        int("KEYS", self.keys);
+        int("D", self.d);
+        int("E", self.e);
+        int("PACKED", a.packed.unwrap_or(0));
+        let none = [0; 4];
+        let own = self.own.map_or([none; 2], |own| own.map(|o| o.steps));
+        let mut steps = |names: [&str; 3], steps: [i64; 4]| {
+            for (name, step) in names.iter().zip(steps) {
+                let _ = writeln!(text, "    static constexpr long long {name} = {step};");
+            }
+        };
+        steps(["Q_B", "Q_H", "Q_S"], self.q.steps);
+        steps(["K_B", "K_H", "K_T"], self.k.steps);
+        steps(["V_B", "V_H", "V_T"], self.v.steps);
+        steps(["OK_B", "OK_H", "OK_S"], own[0]);
+        steps(["OV_B", "OV_H", "OV_S"], own[1]);
+        let mask = self.mask.map_or(none, |m| m.steps);
+        steps(["M_B", "M_H", "M_S"], mask);
+        let window = a.window.unwrap_or(0);
+        let _ = writeln!(text, "    static constexpr long long M_T = {}, WINDOW = {window};", mask[3]);
+        let (causal, masked, owned) = (a.causal, self.mask.is_some(), self.own.is_some());
+        let _ = writeln!(text, "    static constexpr bool CAUSAL = {causal}, MASK = {masked}, OWN = {owned};");
+        let of = if real == "double" { DType::F64 } else { DType::F32 };
+        let number = |v: f64| types::float(of, v);
+        let _ = writeln!(text, "    static constexpr {real} UNIT = {};", number(unit));
+        let _ = writeln!(text, "    typedef {element} element;\n    typedef {real} real;");
+        let load = types::load(a.dtype, "v");
+        let _ = writeln!(text, "    EIN_FN real load(element v) {{ return {load}; }}");
+        let scored = match a.softcap.map(f64::from_bits) {
+            None => format!("v * {}", number(a.scale() * unit)),
+            Some(cap) => {
+                let tanh = if real == "double" { "tanh" } else { "tanhf" };
+                format!("{} * {tanh}(v * {} / {})", number(cap * unit), number(a.scale()), number(cap))
+            }
+        };
+        let _ = writeln!(text, "    EIN_FN real scored(real v) {{ return {scored}; }}");
+        let offset = types::stored(self.offsets.map_or(DType::I64, |o| o.1));
+        let _ = writeln!(
+            text,
+            "    const element *q, *k, *v, *mask, *own_k, *own_v;
+    const unsigned char* offsets;
+    long long diagonal, phase, query, key;
+    __device__ __forceinline__ long long offset(int n) const {{ return ((const {offset}*)offsets)[n]; }}
+}};"
+        );
+        text
+    }
+
+    /// The struct that stores results: a value by its row and place, and the row's maximum and sum.
+    fn results(&self, call: &Call<'_>) -> String {
+        let (real, e) = (self.real(), self.e);
+        let of = call.result.dtype(if call.finish { 0 } else { 2 });
+        let element = types::stored(of);
+        let of_value = |v: &str| if call.finish { format!("(total == 0 ? 0 : {v} / total)") } else { v.to_owned() };
+        let store = types::store(of, &of_value("v"));
+        let two = if matches!(of, DType::BF16 | DType::F16) {
+            let tag = if of == DType::BF16 { "ein_BF16" } else { "ein_F16" };
+            let (a, b) = (of_value("v"), of_value("w"));
+            format!("((unsigned*)values)[(row * {e} + e) / 2] = ein_pack<{tag}>({a}, {b});")
+        } else {
+            "value(row, e, v, total);\n        value(row, e + 1, w, total);".into()
+        };
+        let state = if call.finish {
+            String::new()
+        } else {
+            format!("(({real}*)tops)[row] = top;\n        (({real}*)sums)[row] = sum;")
+        };
+        format!(
+            "struct NAME_out {{
+    unsigned char *values, *tops, *sums;
+    __device__ __forceinline__ void value(long long row, int e, {real} v, {real} total) const {{
+        (({element}*)values)[row * {e} + e] = {store};
+    }}
+    __device__ __forceinline__ void two(long long row, int e, {real} v, {real} w, {real} total) const {{
+        {two}
+    }}
+    __device__ __forceinline__ void state(long long row, {real} top, {real} sum) const {{
+        {state}
+    }}
+}};
+"
+        )
+    }
+
+    fn launch(
+        &self,
+        call: &Call<'_>,
+        kernel: std::sync::Arc<Kernel>,
+        grid: u64,
+        warps: usize,
+        shared: usize,
+    ) -> Result<Step, Cause> {
+        let result = |n: usize| call.result.at(if call.finish { 0 } else { n }, 0);
+        let q = self.q.place;
+        let own = self.own.map_or([q; 2], |own| own.map(|o| o.place));
+        let places = [
+            q,
+            self.k.place,
+            self.v.place,
+            self.mask.map_or(q, |m| m.place),
+            own[0],
+            own[1],
+            self.offsets.map_or(q, |o| o.0),
+            result(2),
+            result(0),
+            result(1),
+            Base::Scratch.at(0),
+        ];
+        let mut args: Vec<Arg> = places.into_iter().map(Arg::Pointer).collect();
+        let [query, key] = self.first.map(|n| n as i64);
+        args.extend([self.diagonal, self.phase as i64, query, key].map(Arg::I64));
+        match launch(kernel, grid, warps as u32 * 32, args)? {
+            Step::Launch(launch) => Ok(Step::Launch(Launch { shared: shared as u32, ..launch })),
+            other => Ok(other),
+        }
+    }
+}
+
+/// Operand `n`, from the first element of a box on.
+fn operand(call: &Call<'_>, n: usize, axes: [Interval; 4]) -> Result<Operand, Cause> {
+    let stored: &Stored = given(call, n)?;
+    let fits = stored.region.rank() == 4 && stored.region.0.iter().zip(axes).all(|(all, own)| all.contains(own));
+    if !fits {
+        let reason = format!("operand {n} of `{}` is stored as {}, {axes:?} is read", call.row.name, stored.region);
+        return Err(Cause::malformed(reason));
+    }
+    let all = strides(&stored.region.shape());
+    let steps = [0, 1, 2, 3].map(|n| all[n] as i64);
+    let first: i64 = (0..4).map(|n| (axes[n].lo - stored.region.0[n].lo) as i64 * steps[n]).sum();
+    Ok(Operand { place: stored.at(0, first), steps })
+}
