@@ -12,11 +12,12 @@ mod top;
 
 use super::Call;
 use super::strided::Strided;
-use crate::program::{Arg, Program, Target};
+use crate::program::{Arg, Kernel as Text, Launch, Program, Step, Target};
 use ein_ir::kernel::Kernel;
 use ein_ir::region::Region;
 use ein_ir::spec::{AxisMap, Spec};
 use ein_run::Cause;
+use std::sync::Arc;
 
 /// The program of a block of a kernel.
 pub(crate) fn program(kernel: &Kernel, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
@@ -70,4 +71,18 @@ fn own_box(call: &Call<'_>, rank: usize) -> Result<(), Cause> {
 /// The row's number, for reports.
 fn row(call: &Call<'_>) -> Arg {
     Arg::I64(i64::from(call.task.0))
+}
+
+/// A kernel on a row of blocks.
+fn launch(kernel: Arc<Text>, blocks: u64, threads: u32, args: Vec<Arg>) -> Result<Step, Cause> {
+    if blocks == 0 || blocks >= 1 << 31 {
+        return Err(Cause::malformed(format!("`{}` would be launched with {blocks} blocks", kernel.name)));
+    }
+    let grid = [blocks as u32, 1, 1];
+    Ok(Step::Launch(Launch { kernel, grid, block: [threads, 1, 1], shared: 0, args }))
+}
+
+/// Blocks of `threads` for so many points, but no more than `most`: kernels walk on by the whole grid.
+fn blocks(points: u64, threads: u32, most: u64) -> u64 {
+    points.div_ceil(u64::from(threads)).clamp(1, most.max(1))
 }

@@ -12,9 +12,8 @@
 //! blocks. Registers: 128 of accumulators, 32 of scores, 16 of weights, 8 + 4 of fragments, about 40 of addresses and
 //! state: below 255.
 
-use super::{given, own_box};
+use super::{given, launch, own_box};
 use crate::generate::Call;
-use crate::generate::launch::launch;
 use crate::generate::stored::{Stored, alignment};
 use crate::generate::types;
 use crate::program::{Arg, Base, Kernel, Launch, Place, Program, Step, Target};

@@ -2,9 +2,9 @@
 //!
 //! Every word of the result is written once: the bytes are those of the result, of the slices named, and of the ids.
 
-use super::{given, operand, row, spec};
+use super::{blocks, given, launch, operand, row, spec};
 use crate::generate::Call;
-use crate::generate::launch::{THREADS, blocks, launch};
+use crate::generate::launch::THREADS;
 use crate::generate::loops::Loops;
 use crate::generate::stored::alignment;
 use crate::generate::strided::Strided;

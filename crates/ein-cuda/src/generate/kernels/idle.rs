@@ -1,7 +1,8 @@
 //! Blocks that read nothing: the result is the monoid's identity.
 
+use super::{blocks, launch};
 use crate::generate::Call;
-use crate::generate::launch::{THREADS, blocks, launch};
+use crate::generate::launch::THREADS;
 use crate::program::{Arg, Kernel, Program, Step, Target};
 use ein_ir::dtype::DType;
 use ein_ir::reference::identity;

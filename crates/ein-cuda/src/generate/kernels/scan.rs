@@ -4,9 +4,9 @@
 //! has a block, which passes what it has so far from one part of the line to the next. Either way every element is read
 //! and written once.
 
-use super::{given, operand};
+use super::{blocks, given, launch, operand};
 use crate::generate::Call;
-use crate::generate::launch::{THREADS, blocks, launch};
+use crate::generate::launch::THREADS;
 use crate::generate::loops::Loops;
 use crate::generate::strided::Strided;
 use crate::generate::types;

@@ -6,9 +6,9 @@
 //! element but the last of its place, the ids up to the next: as many as there are places, on the average of ids drawn
 //! at random, 32 at a time. A list is walked one element after the other: few places of many elements are slow.
 
-use super::{given, operand, row};
+use super::{blocks, given, launch, operand, row};
 use crate::generate::Call;
-use crate::generate::launch::{THREADS, blocks, launch};
+use crate::generate::launch::THREADS;
 use crate::generate::loops::Loops;
 use crate::generate::stored::alignment;
 use crate::generate::strided::Strided;
@@ -83,7 +83,8 @@ impl Scattered {
             )));
         }
         // First and last of every place, then the next of every element.
-        let scratch = [0, heads * 4, heads * 8].map(|at| Base::Scratch.at(u64::next_multiple_of(at, 16)));
+        let field = (heads * 4).next_multiple_of(16);
+        let scratch = [0, field, 2 * field].map(|at| Base::Scratch.at(at));
         let [first, last, next] = scratch.map(Arg::Pointer);
         let ids_at = Arg::Pointer(given(call, 1)?.at(0, ids.base));
         let lo = Arg::I64(places.lo as i64);
@@ -187,7 +188,8 @@ impl Scattered {
         let mut loops = Loops::new(out.shape(), vec![to, from, places, numbers]).merged();
         let along = x.steps[rank];
         // Several elements of a slice by one thread, as one word.
-        let size = self.dtype.bytes();
+        let stored = call.result.dtype(0);
+        let size = self.dtype.bytes().max(stored.bytes());
         let aligned = alignment(call.result.at(0, result.base)).min(alignment(given(call, 0)?.at(0, x.base)));
         let inner = loops.extents.len().wrapping_sub(1);
         let joined = [1, 1, 0, 0].iter().enumerate().all(|(w, &s)| loops.inner_step(w) == s) && loops.inner() > 1;
@@ -210,8 +212,10 @@ impl Scattered {
                 return Err(Cause::malformed(format!("`{}` folds by {}", call.row.name, self.monoid)));
             }
         };
-        let (element, value, bytes) = (types::stored(self.dtype), types::value(self.dtype), few * size);
-        let (load, store) = (types::load(self.dtype, "w[i]"), types::store(self.dtype, "acc[i].value"));
+        let (element, value, bytes) = (types::stored(self.dtype), types::value(self.dtype), few * self.dtype.bytes());
+        // Partials of 16-bit floats may be kept in f32.
+        let (result, result_bytes) = (types::stored(stored), few * stored.bytes());
+        let (load, store) = (types::load(self.dtype, "w[i]"), types::store(stored, "acc[i].value"));
         let (count, length) = (loops.count(), lines.length);
         let counter = loops.counter();
         let positions = loops.positions("n", "p", counter).replace('\n', "\n        ");
@@ -221,6 +225,7 @@ impl Scattered {
     for ({counter} n = blockIdx.x * ({counter}){THREADS} + threadIdx.x; n < {count}; n += gridDim.x * \
              ({counter}){THREADS}) {{
         {positions}{element} w[{few}];
+        {result} to[{few}];
         {fold}<{value}> acc[{few}];
 #pragma unroll
         for (int i = 0; i < {few}; i++) acc[i] = {fold}<{value}>::none();
@@ -231,8 +236,8 @@ impl Scattered {
             for (int i = 0; i < {few}; i++) acc[i].push({load});
         }}
 #pragma unroll
-        for (int i = 0; i < {few}; i++) w[i] = {store};
-        ein_store<{bytes}>(({element}*)out + p0, w);
+        for (int i = 0; i < {few}; i++) to[i] = {store};
+        ein_store<{result_bytes}>(({result}*)out + p0, to);
     }}
 }}
 "

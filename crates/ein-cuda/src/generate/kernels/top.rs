@@ -3,9 +3,8 @@
 //! Up to [`MOST`] are kept in shared memory (16 bytes each: 32 KiB of at most 48) while the row passes by; more, and
 //! whole sorts, lie in scratch memory, which a row's block sorts in `log² n` passes.
 
-use super::{given, operand, own_box};
+use super::{given, launch, operand, own_box};
 use crate::generate::Call;
-use crate::generate::launch::launch;
 use crate::generate::loops::Loops;
 use crate::generate::types;
 use crate::program::{Arg, Base, Kernel, Program, Target};
