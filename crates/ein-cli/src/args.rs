@@ -158,9 +158,13 @@ pub struct Asked {
     /// A machine's name (`ein machine list`), `Nxcpu`, `cuda` (this host's GPUs), or a machine file
     #[arg(long, default_value = "8xcpu", value_name = "NAME|FILE", allow_hyphen_values = true)]
     pub machine: String,
-    /// The first N devices, or a list such as 0,2,3
+    /// The first N devices, a list such as 0,2,3, or GPUs of this host such as cuda:0,cuda:1: one that is named
+    /// several times is several devices, which share it
     #[arg(long, value_name = "N|LIST", allow_hyphen_values = true)]
     pub devices: Option<String>,
+    /// On GPUs, let products of f32 round their factors to TF32, which is several times faster
+    #[arg(long)]
+    pub tf32: bool,
     /// What to minimise
     #[arg(long, value_enum, default_value = "time")]
     pub objective: Objective,
@@ -242,6 +246,11 @@ pub struct Run {
     /// Machine and plan.
     #[command(flatten)]
     pub asked: Asked,
+}
+
+/// A number, or a list of GPUs, which is looked at later.
+fn some_devices(text: &str) -> Result<String, &'static str> {
+    if text.contains(':') { Ok(text.to_owned()) } else { at_least_one(text).map(|n| n.to_string()) }
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {
@@ -332,9 +341,13 @@ pub struct Bench {
     /// Batch and sequence length of a folder or config.json; 1x128 if not given, or as much as the model takes
     #[arg(long, value_name = "BATCHxSEQ")]
     pub batch_seq: Option<String>,
-    /// Virtual devices of this host to cut it over
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one)]
-    pub devices: usize,
+    /// Virtual devices of this host to cut it over; with `--machine cuda`, its first N GPUs, or a list such as
+    /// cuda:0,cuda:0
+    #[arg(long, default_value = "1", value_name = "N|LIST", value_parser = some_devices)]
+    pub devices: String,
+    /// On GPUs, let products of f32 round their factors to TF32
+    #[arg(long)]
+    pub tf32: bool,
     /// Threads that compute at once, of every side; as many as there are processors if not given
     #[arg(long, value_name = "T", value_parser = at_least_one)]
     pub threads: Option<usize>,
@@ -351,7 +364,7 @@ pub struct Bench {
     #[arg(long, default_value = "python3", value_name = "FILE")]
     pub python: PathBuf,
     /// A machine to plan for instead of `Nxcpu`, whose figures are assumptions: a file of `ein machine measure` has this
-    /// host's
+    /// host's. `cuda`: this host's GPUs, and run there
     #[arg(long, value_name = "NAME|FILE")]
     pub machine: Option<String>,
     /// A fixed strategy instead of the search

@@ -2,6 +2,7 @@
 
 use crate::args::{Asked, Balance, Objective, Partials};
 use crate::failure::Failure;
+use crate::gpus;
 use crate::source;
 use ein_plan::cache::Cache;
 use ein_plan::options::{self, Options, Placement, Strategy};
@@ -9,6 +10,7 @@ use ein_run::detect::{self, Detected};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::units::Bytes;
 use einsummable::plan_store::PlanStore;
+use einsummable::session::Runner;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,24 +22,61 @@ pub fn cache(asked: &Asked) -> Cache {
 
 /// The machine by name or from a file, restricted to the devices asked for.
 pub fn machine(asked: &Asked) -> Result<Machine, Failure> {
+    if let Some(list) = gpus::listed(asked)? {
+        return gpus::planned(&named(gpus::machine(asked))?, &list);
+    }
     let machine = named(&asked.machine)?;
     let Some(devices) = &asked.devices else { return Ok(machine) };
-    let bad = |reason: String| Failure::request(format!("--devices {devices}: {reason}"));
+    let list = numbers(devices)?;
+    match list {
+        Numbers::First(n) => machine.first(n).map_err(|e| bad_devices(devices, e)),
+        Numbers::These(list) => {
+            let device = |n: usize| {
+                let device = u16::try_from(n).ok().filter(|&d| usize::from(d) < machine.len());
+                let known = || {
+                    let last = machine.len() - 1;
+                    bad_devices(devices, format!("machine `{}` has devices 0 to {last}", machine.name))
+                };
+                device.map(DeviceId).ok_or_else(known)
+            };
+            let list = list.into_iter().map(device).collect::<Result<Vec<_>, _>>()?;
+            machine.select(&list).map_err(|e| bad_devices(devices, e))
+        }
+    }
+}
+
+/// The machine, and who runs what is planned for it: this host's GPUs if they are what is asked for, else its
+/// processors.
+pub fn runner(asked: &Asked) -> Result<(Machine, Runner), Failure> {
+    if gpus::listed(asked)?.is_some() || asked.machine == "cuda" {
+        return gpus::runner(asked);
+    }
+    Ok((machine(asked)?, Runner::Cpu))
+}
+
+/// What `--devices` says.
+pub enum Numbers {
+    /// The first so many.
+    First(usize),
+    /// A list.
+    These(Vec<usize>),
+}
+
+/// The devices asked for.
+pub fn numbers(devices: &str) -> Result<Numbers, Failure> {
     let number = |text: &str| {
         let number = text.trim().parse::<usize>().ok();
-        number.ok_or_else(|| bad("a number, or a list such as 0,2,3, is expected".into()))
+        number.ok_or_else(|| bad_devices(devices, "a number, or a list such as 0,2,3 or cuda:0,cuda:1, is expected"))
     };
     if devices.contains(',') {
-        let device = |text: &str| {
-            let device = u16::try_from(number(text)?).ok().filter(|&d| usize::from(d) < machine.len());
-            let known = || bad(format!("machine `{}` has devices 0 to {}", machine.name, machine.len() - 1));
-            device.map(DeviceId).ok_or_else(known)
-        };
-        let list = devices.split(',').map(device).collect::<Result<Vec<_>, _>>()?;
-        machine.select(&list).map_err(|e| bad(e.to_string()))
-    } else {
-        machine.first(number(devices)?).map_err(|e| bad(e.to_string()))
+        return devices.split(',').map(number).collect::<Result<_, _>>().map(Numbers::These);
     }
+    number(devices).map(Numbers::First)
+}
+
+/// That `--devices` is wrong.
+pub fn bad_devices(devices: &str, reason: impl std::fmt::Display) -> Failure {
+    Failure::request(format!("--devices {devices}: {reason}"))
 }
 
 /// The GPUs of this host.

@@ -21,6 +21,7 @@ use ein_run::measure::median;
 use ein_run::{Executor, ParameterSource};
 use ein_task::units::{Bytes, Seconds};
 use einsummable::models::Folder;
+use einsummable::session::Runner;
 use einsummable::synthetic::SyntheticWeights;
 use einsummable::workloads::FORMS;
 use floor::Floor;
@@ -43,6 +44,8 @@ const SAME: f64 = 2e-3;
 /// Our side: an executor with what it is given.
 struct Ours {
     plan: Arc<Plan>,
+    devices: usize,
+    runner: Runner,
     executor: Executor,
     inputs: BTreeMap<String, Dense>,
     outputs: BTreeMap<String, Dense>,
@@ -81,13 +84,13 @@ pub fn bench(args: &Bench) -> Result<(), Failure> {
     let given = values::given(&graph, seed);
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let progress = Progress::start(format!("planning and loading {name}"));
-    let mut ours = Ours::new(args, &graph, args.devices, threads, parameters, &given.tensors)?;
+    let mut ours = Ours::new(args, &graph, &args.devices, threads, parameters, &given.tensors)?;
     let result = ours.result()?;
     let peak = memory("VmHWM:").saturating_sub(ours.before);
     // What one device does is the measure of what cutting costs.
-    let mut one = match args.devices {
+    let mut one = match ours.devices {
         1 => None,
-        _ => Some(Ours::new(args, &graph, 1, threads, parameters, &given.tensors)?),
+        _ => Some(Ours::new(args, &graph, first(&args.devices), threads, parameters, &given.tensors)?),
     };
     drop(progress);
     let (mut peers, mut missing) = (Vec::new(), Vec::new());
@@ -121,7 +124,11 @@ pub fn bench(args: &Bench) -> Result<(), Failure> {
     if let Some(path) = &args.trace {
         output::write(path, &ours.executor.timeline().to_chrome_json())?;
     }
-    let floor = Floor::measure(&graph, threads);
+    let floor = match ours.runner {
+        Runner::Cpu => Floor::measure(&graph, threads),
+        #[cfg(feature = "cuda")]
+        Runner::Cuda { .. } => Floor::of_machine(&graph, &ours.plan.machine),
+    };
     let (ours, floor) = (&ours, &floor);
     let measured = Measured { name, args, threads, ours, result, peak, sides: &sides, missing: &missing, floor };
     let differs = sides.iter().find(|s| s.apart.is_some_and(|apart| apart.is_nan() || apart > SAME));
@@ -168,12 +175,21 @@ fn source_of(args: &Bench) -> Source {
     Source { place, workload, batch_seq: args.batch_seq.clone() }
 }
 
-/// What is asked of the plan for so many devices of this host.
-fn asked_of(args: &Bench, devices: usize) -> Asked {
-    let machine = args.machine.clone().unwrap_or_else(|| format!("{devices}xcpu"));
+/// The first device of a list, or one of so many.
+fn first(devices: &str) -> &str {
+    if devices.contains(':') { devices.split(',').next().unwrap_or(devices) } else { "1" }
+}
+
+/// What is asked of the plan for these devices of this host.
+fn asked_of(args: &Bench, devices: &str) -> Asked {
+    let machine = args
+        .machine
+        .clone()
+        .unwrap_or_else(|| if devices.contains(':') { "cuda".into() } else { format!("{devices}xcpu") });
     Asked {
         machine,
-        devices: Some(devices.to_string()),
+        devices: Some(devices.to_owned()),
+        tf32: args.tf32,
         objective: Objective::Time,
         balance: None::<Balance>,
         memory_per_device: None,
@@ -182,7 +198,7 @@ fn asked_of(args: &Bench, devices: usize) -> Asked {
         partials: Partials::Same,
         inputs: "anywhere".into(),
         outputs: "anywhere".into(),
-        strategy: args.strategy.clone().filter(|_| devices > 1),
+        strategy: args.strategy.clone().filter(|_| devices != first(devices)),
         no_overlap: false,
         no_cache: args.no_cache,
         json: args.json,
@@ -193,21 +209,26 @@ impl Ours {
     fn new(
         args: &Bench,
         graph: &Graph,
-        devices: usize,
+        devices: &str,
         threads: usize,
         parameters: &dyn ParameterSource,
         given: &BTreeMap<String, Dense>,
     ) -> Result<Self, Failure> {
         let asked = asked_of(args, devices);
-        let machine = asked::machine(&asked)?;
+        let (machine, runner) = asked::runner(&asked)?;
         let options = asked::options(&asked, &machine)?;
         let (plan, _) = asked::cache(&asked).plan(graph, &machine, &options).map_err(refused)?;
         let before = memory("VmRSS:");
-        let executor =
-            Executor::with_threads(plan.tasks.clone(), parameters, threads).map_err(|e| session(e.into()))?;
+        let executor = match runner {
+            Runner::Cpu => Executor::with_threads(plan.tasks.clone(), parameters, threads),
+            #[cfg(feature = "cuda")]
+            Runner::Cuda { .. } => runner.executor(&plan.tasks, parameters),
+        };
+        let executor = executor.map_err(|e| session(e.into()))?;
         let wanted = |name: &String| plan.tasks.externals.iter().any(|e| e.name == *name);
         let inputs = given.iter().filter(|(name, _)| wanted(name)).map(|(n, v)| (n.clone(), v.clone())).collect();
-        Ok(Self { plan, executor, inputs, outputs: BTreeMap::new(), before })
+        let devices = machine.workers().len();
+        Ok(Self { plan, devices, runner, executor, inputs, outputs: BTreeMap::new(), before })
     }
 
     /// The seconds of so many runs, from inputs in the caller's memory to outputs there.
@@ -272,7 +293,7 @@ impl Measured<'_> {
         let arenas: u64 = tasks.arenas.iter().map(|b| b.0).sum();
         let mut value = json!({
             "computation": self.name,
-            "devices": self.args.devices,
+            "devices": self.ours.devices,
             "threads": self.threads,
             "runs": self.args.runs,
             "seconds": seconds,
@@ -305,7 +326,7 @@ impl Measured<'_> {
     fn text(&self) -> String {
         let (tasks, floor) = (&self.ours.plan.tasks, self.floor);
         let seconds = self.sides[0].seconds();
-        let devices = self.args.devices;
+        let devices = self.ours.devices;
         let mut text = format!("{}\n", self.name);
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         let _ = writeln!(
@@ -323,12 +344,13 @@ impl Measured<'_> {
         let _ = writeln!(text, "  memory       {arenas} in arenas, of that weights {} once", Bytes(self.weights()));
         let _ = writeln!(
             text,
-            "  floor        {}: {:.3e} operations at {:.0} GFLOP/s, {} at {:.1} GB/s, both measured; {:.2} × that",
+            "  floor        {}: {:.3e} operations at {:.0} GFLOP/s, {} at {:.1} GB/s, both {}; {:.2} × that",
             Seconds(floor.seconds()),
             floor.operations,
             floor.peak / 1e9,
             Bytes(floor.bytes as u64),
             floor.bandwidth / 1e9,
+            floor.source,
             seconds / floor.seconds(),
         );
         for side in &self.sides[1..] {

@@ -6,6 +6,7 @@ mod bench_command;
 mod diff_command;
 mod failure;
 mod format_command;
+mod gpus;
 mod graphs;
 mod images;
 mod machine_command;

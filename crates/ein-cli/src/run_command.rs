@@ -29,10 +29,11 @@ const NEW_TOKENS: usize = 16;
 
 /// `ein run`.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let machine = asked::machine(&args.asked)?;
+    let (machine, runner) = asked::runner(&args.asked)?;
     let options = asked::options(&args.asked, &machine)?;
     output::writable(args.trace.as_ref())?;
-    let session = Session::new(machine).with_options(options).with_cache(asked::cache(&args.asked).into());
+    let session =
+        Session::new(machine).with_runner(runner).with_options(options).with_cache(asked::cache(&args.asked).into());
     let path = Path::new(&args.model);
     if !path.is_file() && (!args.set.is_empty() || args.tensors.is_some()) {
         return Err(Failure::request(format!(

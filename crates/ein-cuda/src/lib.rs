@@ -9,6 +9,7 @@ pub mod copies;
 pub mod devices;
 pub mod driver;
 pub mod generate;
+pub mod gpus;
 pub mod nodes;
 pub mod program;
 pub mod rows;

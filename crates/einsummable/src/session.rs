@@ -15,6 +15,7 @@ use ein_plan::options::Options;
 use ein_plan::plan::Plan;
 use ein_run::{Executor, Order, ParameterSource, RunError};
 use ein_task::machine::Machine;
+use ein_task::task::TaskGraph;
 use ein_task::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +45,36 @@ pub enum SessionError {
     Output(#[from] EvalError),
 }
 
+/// Who runs what is planned.
+#[derive(Clone, Debug, Default)]
+pub enum Runner {
+    /// This host's processors, which stand for the devices of any machine.
+    #[default]
+    Cpu,
+    /// This host's GPUs.
+    #[cfg(feature = "cuda")]
+    Cuda {
+        /// Where each device of the machine is.
+        seats: Vec<ein_cuda::devices::Seat>,
+        /// What may be chosen.
+        settings: ein_cuda::devices::Settings,
+    },
+}
+
+impl Runner {
+    /// Makes a planned task graph ready to run.
+    pub fn executor(&self, tasks: &TaskGraph, parameters: &dyn ParameterSource) -> Result<Executor, RunError> {
+        match self {
+            Self::Cpu => Executor::new(tasks.clone(), parameters),
+            #[cfg(feature = "cuda")]
+            Self::Cuda { seats, settings } => Executor::on(tasks.clone(), |tasks| {
+                let seats = &seats[..tasks.devices];
+                Ok(Box::new(ein_cuda::devices::Devices::new(tasks, parameters, seats, *settings)?))
+            }),
+        }
+    }
+}
+
 /// A machine to plan for, and what is asked of plans.
 ///
 /// ```
@@ -58,6 +89,7 @@ pub enum SessionError {
 #[derive(Clone)]
 pub struct Session {
     machine: Machine,
+    runner: Runner,
     options: Options,
     parameters: Arc<dyn ParameterSource + Send>,
     cache: Arc<Cache>,
@@ -67,12 +99,25 @@ impl Session {
     /// A session on a machine, with the default options.
     pub fn new(machine: Machine) -> Self {
         let parameters = Arc::new(BTreeMap::<String, Dense>::new());
-        Self { machine, options: Options::default(), parameters, cache: Arc::default() }
+        Self { machine, runner: Runner::Cpu, options: Options::default(), parameters, cache: Arc::default() }
     }
 
     /// A session on virtual devices of this host.
     pub fn cpu(devices: usize) -> Result<Self, ein_task::machine_error::MachineError> {
         Ok(Self::new(Machine::by_name(&format!("{devices}xcpu"))?))
+    }
+
+    /// A session on this host's GPUs.
+    #[cfg(feature = "cuda")]
+    pub fn on_gpus(gpus: ein_cuda::gpus::Gpus) -> Self {
+        let runner = Runner::Cuda { seats: gpus.seats, settings: ein_cuda::devices::Settings::default() };
+        Self::new(gpus.machine).with_runner(runner)
+    }
+
+    /// The session with another to run its plans, whose devices are those of its machine.
+    pub fn with_runner(mut self, runner: Runner) -> Self {
+        self.runner = runner;
+        self
     }
 
     /// The session with other options.
@@ -130,7 +175,7 @@ impl Session {
                 .map_err(|reason| SessionError::Parameter { name: node.name.clone(), reason })?;
         }
         let (plan, origin) = self.cache.plan(graph, &self.machine, &self.options)?;
-        let executor = Executor::new(plan.tasks.clone(), parameters)?;
+        let executor = self.runner.executor(&plan.tasks, parameters)?;
         Ok(Compiled {
             plan,
             origin,

@@ -1,9 +1,13 @@
 //! What no run of a computation can beat: its operations at the arithmetic, its bytes at the bandwidth that this host
 //! was measured to reach.
 
+#[cfg(feature = "cuda")]
+use ein_ir::dtype::DType;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::InputKind;
 use ein_run::measure::peak;
+#[cfg(feature = "cuda")]
+use ein_task::machine::Machine;
 
 /// The floor of a computation on so many threads.
 #[derive(Clone, Copy, Debug)]
@@ -12,10 +16,12 @@ pub struct Floor {
     pub operations: f64,
     /// Bytes of what comes in and goes out, each once.
     pub bytes: f64,
-    /// Measured operations per second, in f32.
+    /// Operations per second, in f32 or, on GPUs, in the type that is multiplied.
     pub peak: f64,
-    /// Measured bytes per second out of memory as large as `bytes`.
+    /// Bytes per second out of memory as large as `bytes`.
     pub bandwidth: f64,
+    /// Where these two are from.
+    pub source: &'static str,
 }
 
 impl Floor {
@@ -23,7 +29,24 @@ impl Floor {
     pub fn measure(graph: &Graph, threads: usize) -> Self {
         let (operations, bytes) = (operations(graph), bytes(graph));
         let bandwidth = peak::bandwidth(threads, bytes as usize);
-        Self { operations, bytes, peak: peak::operations(threads), bandwidth }
+        Self { operations, bytes, peak: peak::operations(threads), bandwidth, source: "measured" }
+    }
+
+    /// Counts a graph, and takes the machine's figures.
+    #[cfg(feature = "cuda")]
+    pub fn of_machine(graph: &Graph, machine: &Machine) -> Self {
+        let multiplies = |id: &TensorId| graph.spec(*id).is_some_and(|s| s.work.contraction);
+        let first = (0..graph.nodes().len()).map(|n| TensorId(n as u32)).find(multiplies);
+        let operand = first.and_then(|id| graph.node(id).inputs.first().copied());
+        let dtype = operand.map_or(DType::F32, |id| graph.ty(id).dtype);
+        let workers = || machine.workers().iter().map(|d| &machine.devices[d.index()]);
+        Self {
+            operations: operations(graph),
+            bytes: bytes(graph),
+            peak: workers().map(|d| d.rate(dtype)).sum(),
+            bandwidth: workers().map(|d| d.memory_bandwidth).sum(),
+            source: "the machine's",
+        }
     }
 
     /// Seconds of whichever binds: a run may do both at once.

@@ -3,6 +3,7 @@
 
 use super::error::{DriverError, check};
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUresult};
+use ein_run::detect::Bus;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -13,6 +14,7 @@ pub struct Gpu {
     ordinal: i32,
     device: CUdevice,
     name: String,
+    bus: Bus,
     memory: u64,
     /// Compute capability times ten.
     capability: u32,
@@ -58,6 +60,11 @@ impl Gpu {
             ordinal,
             device,
             name,
+            bus: Bus {
+                domain: ask(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+                bus: ask(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+                device: ask(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?,
+            },
             memory: memory as u64,
             capability: 10 * major + minor,
             multiprocessors: ask(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
@@ -74,6 +81,11 @@ impl Gpu {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where it sits.
+    pub fn bus(&self) -> Bus {
+        self.bus
     }
 
     /// Bytes of its memory.
@@ -105,17 +117,21 @@ impl Gpu {
         Ok(free as u64)
     }
 
-    /// Makes this GPU reach another's memory, if it can: whether it can.
-    pub fn reach(&self, other: &Self) -> Result<bool, DriverError> {
+    /// Whether this GPU can be made to reach another's memory.
+    pub fn can_reach(&self, other: &Self) -> Result<bool, DriverError> {
         if self.ordinal == other.ordinal {
             return Ok(true);
         }
         let mut can: c_int = 0;
         // SAFETY: a place for an integer.
         let asked = unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, other.device) };
-        check("cuDeviceCanAccessPeer", asked)?;
-        if can == 0 {
-            return Ok(false);
+        check("cuDeviceCanAccessPeer", asked).map(|()| can != 0)
+    }
+
+    /// Makes this GPU reach another's memory, if it can: whether it can.
+    pub fn reach(&self, other: &Self) -> Result<bool, DriverError> {
+        if self.ordinal == other.ordinal || !self.can_reach(other)? {
+            return Ok(self.ordinal == other.ordinal);
         }
         let peer = other.context()?;
         self.bind()?;

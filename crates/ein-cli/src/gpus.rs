@@ -1,0 +1,64 @@
+//! This host's GPUs, from words on the command line.
+
+use crate::args::Asked;
+use crate::asked::{Numbers, bad_devices, numbers};
+use crate::failure::Failure;
+use ein_task::machine::Machine;
+use einsummable::session::Runner;
+
+/// The machine that nobody asked for, because it is the default.
+const DEFAULT: &str = "8xcpu";
+
+/// The GPUs of a list such as `cuda:0,cuda:0,cuda:1`, if `--devices` is one.
+pub fn listed(asked: &Asked) -> Result<Option<Vec<usize>>, Failure> {
+    let Some(devices) = asked.devices.as_deref().filter(|d| d.contains("cuda")) else { return Ok(None) };
+    let number = |text: &str| {
+        let number = text.trim().strip_prefix("cuda:").and_then(|n| n.parse().ok());
+        number.ok_or_else(|| bad_devices(devices, "a list such as cuda:0,cuda:0,cuda:1 is expected"))
+    };
+    devices.split(',').map(number).collect::<Result<_, _>>().map(Some)
+}
+
+/// The name of the machine whose GPUs a list is of: this host's, if none is named.
+pub fn machine(asked: &Asked) -> &str {
+    if asked.machine == DEFAULT { "cuda" } else { &asked.machine }
+}
+
+/// The machine of the GPUs of a list.
+#[cfg(feature = "cuda")]
+pub fn planned(machine: &Machine, list: &[usize]) -> Result<Machine, Failure> {
+    let gpus = ein_cuda::gpus::Gpus::of_machine(machine, Some(list)).map_err(Failure::request)?;
+    Ok(gpus.machine)
+}
+
+/// This host's GPUs as they are asked for, which run what is planned for them.
+#[cfg(feature = "cuda")]
+pub fn runner(asked: &Asked) -> Result<(Machine, Runner), Failure> {
+    use ein_cuda::devices::Settings;
+    use ein_cuda::gpus::Gpus;
+    if machine(asked) != "cuda" {
+        let reason = format!("a plan for `{}` does not run on this host's GPUs: leave out --machine", asked.machine);
+        return Err(Failure::request(reason));
+    }
+    let list = match (listed(asked)?, &asked.devices) {
+        (None, Some(devices)) => Some(match numbers(devices)? {
+            Numbers::First(n) => (0..n).collect(),
+            Numbers::These(list) => list,
+        }),
+        (list, _) => list,
+    };
+    let gpus = Gpus::new(list.as_deref()).map_err(Failure::request)?;
+    Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings: Settings { tf32: asked.tf32 } }))
+}
+
+/// What is said where GPUs were left out.
+#[cfg(not(feature = "cuda"))]
+pub fn planned(_: &Machine, _: &[usize]) -> Result<Machine, Failure> {
+    Err(Failure::request("this program was built without GPUs (feature `cuda`)"))
+}
+
+/// What is said where GPUs were left out.
+#[cfg(not(feature = "cuda"))]
+pub fn runner(_: &Asked) -> Result<(Machine, Runner), Failure> {
+    Err(Failure::request("this program was built without GPUs (feature `cuda`)"))
+}
