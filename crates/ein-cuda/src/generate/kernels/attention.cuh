@@ -288,7 +288,13 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
         // What is no row sees nothing, and nobody asks.
         if (first + r < rows) all_lo = max(all_lo, los[r]), all_hi = min(all_hi, his[r]);
     }
-    if (count > 0) fetch(0);
+    if (count > 0) {
+        fetch(0);
+    } else {
+        // What is on its way is waited for, though nobody looks at it.
+        ein_copies_end();
+        ein_copies_wait<0>();
+    }
     for (int tile = 0; tile < count; tile++) {
         ein_copies_wait<0>();
         // What was fetched is there for all, and nobody reads the tile before this one any more.

@@ -1,0 +1,242 @@
+//! Blocks of attention by each of its kernels, executed on the host, against the dense reference.
+
+mod support;
+
+use ein_cuda::generate;
+use ein_cuda::program::{Program, Step, Target};
+use ein_ir::dense::Dense;
+use ein_ir::dtype::DType;
+use ein_ir::kernel::{Attention, Kernel};
+use ein_ir::monoid::{Form, Monoid};
+use ein_ir::op::Op;
+use ein_ir::reference;
+use ein_ir::region::{Interval, Region};
+use support::{Cases, Rng, fields, kernel_row};
+
+/// What kernels a program has, by the first words of their names.
+fn kernels(program: &Program) -> Vec<&str> {
+    let name = |s: &Step| match s {
+        Step::Launch(l) => Some(l.kernel.name.len() - 17),
+        _ => None,
+    };
+    program
+        .steps
+        .iter()
+        .filter_map(|s| match s {
+            Step::Launch(l) => name(s).map(|n| &l.kernel.name[..n]),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Operands of attention: q, k, v, and what else it has.
+fn operands(rng: &mut Rng, a: &Attention) -> Vec<Dense> {
+    let signature = Kernel::Attention(a.clone()).signature();
+    let mut all: Vec<Dense> =
+        signature.operands.iter().map(|(types, shape)| rng.dense(types[0], shape, false)).collect();
+    if let Some(shape) = &a.mask {
+        // Some keys are not seen at all.
+        let mask = &mut all[3];
+        let n: usize = shape.iter().product();
+        let value = |rng: &mut Rng| if rng.below(4) == 0 { f64::NEG_INFINITY } else { rng.below(9) as f64 / 4.0 };
+        let values: Vec<f64> = (0..n).map(|_| value(rng)).collect();
+        *mask = Dense::from_f64(a.dtype, shape.clone(), &values);
+    }
+    if let Some(n) = a.packed {
+        let mut values: Vec<i64> = (1..n).map(|_| rng.below(a.keys + 1) as i64).collect();
+        values.push(0);
+        values.sort_unstable();
+        let dtype = rng.of(&[DType::I64, DType::I32]);
+        let values: Vec<f64> = values.into_iter().map(|v| v as f64).collect();
+        all[a.offsets_operand()] = Dense::from_f64(dtype, [n], &values);
+    }
+    all
+}
+
+/// How far a finished value, of values up to 2, may be from the reference.
+fn bound(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-12,
+        DType::F32 => 1e-5,
+        // Weights of 8 or 11 bits, and the result rounded once more.
+        DType::BF16 => 0.025,
+        _ => 0.004,
+    }
+}
+
+/// Adds a block, finished or pending. A pending one is judged by what it finishes to, and by its maximum.
+fn add(cases: &mut Cases, rng: &mut Rng, a: &Attention, tensors: &[Dense], labels: &Region, form: u8, kernel: &str) {
+    let op = Op::Kernel(Kernel::Attention(a.clone()));
+    let (finish, wide) = (form == 0, form == 2);
+    let form = if finish { Form::finished(a.dtype, 4) } else { Monoid::Attend.pending(a.dtype, 4, wide) };
+    let (row, expected) = kernel_row(rng, &op, tensors, labels, &form, finish);
+    let what = format!("{a:?} over {labels}, finished {finish}");
+    let program = generate::program(&row.graph, row.id(), &Target::A100).unwrap_or_else(|e| panic!("{what}: {e}"));
+    if !kernel.is_empty() {
+        assert_eq!(kernels(&program).first().copied(), Some(kernel), "{what}");
+    }
+    let value = row.graph.task(row.id()).value.clone();
+    let own = vec![0xff; value.bytes().0 as usize];
+    let dtype = a.dtype;
+    cases.add(what, program, own, row.reads, move |what, left, _| {
+        let got = fields(left, &value.form, &value.region);
+        let (got, expected) = if finish {
+            (got[0].clone(), expected[0].clone())
+        } else {
+            let apart = got[0].max_abs_difference(&expected[0]);
+            assert!(apart <= 1e-4, "{what}: the maximum is {apart:e} off\n{:?}\n{:?}", got[0], expected[0]);
+            let finish = |f| reference::finish(Monoid::Attend, f, DType::F64);
+            // An acc of 16 bits is rounded before it is divided.
+            (finish(got), finish(expected))
+        };
+        let apart = got.max_abs_difference(&expected);
+        assert!(apart <= bound(dtype), "{what}: {apart:e} off\n{got:?}\n{expected:?}");
+    });
+}
+
+/// The whole of it, and parts, finished and pending.
+fn add_all(cases: &mut Cases, rng: &mut Rng, a: &Attention, kernel: &str) {
+    assert_eq!(Kernel::Attention(a.clone()).fault(), None);
+    let tensors = operands(rng, a);
+    let op = Op::Kernel(Kernel::Attention(a.clone()));
+    let dtypes: Vec<DType> = tensors.iter().map(Dense::dtype).collect();
+    let space = op.spec(&dtypes).expect("it computes").space();
+    add(cases, rng, a, &tensors, &space, 0, kernel);
+    for form in [1, 2] {
+        let mut part = rng.part(&space);
+        // Never cut: the sizes of heads, and the offsets.
+        for whole in [3, 5, 6] {
+            if whole < part.rank() {
+                part.0[whole] = space.0[whole];
+            }
+        }
+        add(cases, rng, a, &tensors, &part, form, "");
+    }
+}
+
+/// What attention may have beside q, k and v.
+fn variants(plain: &Attention) -> Vec<Attention> {
+    let Attention { batch, heads, queries, keys, .. } = *plain;
+    let a = || plain.clone();
+    let mut all = vec![a(), Attention { softcap: Some(1.5f64.to_bits()), ..a() }];
+    all.push(Attention { causal: true, ..a() });
+    all.push(Attention { causal: true, window: Some(3), ..a() });
+    all.push(Attention { mask: Some(vec![batch, heads, queries, keys]), ..a() });
+    all.push(Attention { mask: Some(vec![1, 1, queries, keys]), causal: true, ..a() });
+    all.push(Attention { own: true, mask: Some(vec![1, heads, 1, keys]), ..a() });
+    all.push(Attention { own: true, ..a() });
+    if queries == keys {
+        all.push(Attention { packed: Some(4), ..a() });
+        all.push(Attention { packed: Some(3), causal: true, ..a() });
+    }
+    all
+}
+
+#[test]
+fn rows_of_any_type_and_size() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(21));
+    for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16] {
+        for sizes in [[2, 4, 2, 5, 7, 3, 5], [1, 6, 2, 9, 9, 33, 1]] {
+            for a in variants(&Attention::new(sizes, dtype)) {
+                add_all(&mut cases, &mut rng, &a, "attention_rows");
+            }
+        }
+    }
+    add_all(&mut cases, &mut rng, &Attention::new([1, 1, 1, 3, 300, 70, 64], DType::F32), "attention_rows");
+    cases.run();
+}
+
+#[test]
+fn many_rows() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(22));
+    for dtype in [DType::BF16, DType::F16] {
+        for a in variants(&Attention::new([1, 4, 2, 67, 67, 16, 16], dtype)) {
+            add_all(&mut cases, &mut rng, &a, "attention_tiles");
+        }
+    }
+    // Head sizes: each layout of tiles, and padded ones.
+    let sizes = [
+        [1, 2, 1, 70, 130, 64, 64],
+        [1, 2, 2, 80, 131, 64, 128],
+        [2, 1, 1, 65, 97, 128, 64],
+        [1, 2, 1, 33, 70, 72, 40],
+        [1, 1, 1, 20, 33, 256, 192],
+        [1, 3, 1, 47, 150, 24, 8],
+    ];
+    for size in sizes {
+        let causal = Attention { causal: true, ..Attention::new(size, DType::BF16) };
+        add_all(&mut cases, &mut rng, &causal, "attention_tiles");
+    }
+    cases.run();
+}
+
+#[test]
+fn few_rows_of_many_keys() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(23));
+    for dtype in [DType::BF16, DType::F16] {
+        for a in variants(&Attention::new([2, 4, 2, 3, 75, 32, 64], dtype)) {
+            add_all(&mut cases, &mut rng, &a, "attention_split");
+        }
+    }
+    // Keys enough for several blocks each; several tiles of rows; head sizes.
+    for size in [[1, 8, 2, 1, 1100, 64, 64], [2, 1, 1, 1, 600, 128, 128], [1, 4, 1, 9, 520, 96, 64]] {
+        for own in [false, true] {
+            let a = Attention { own, ..Attention::new(size, DType::BF16) };
+            add_all(&mut cases, &mut rng, &a, "attention_split");
+        }
+        let causal = Attention { causal: true, window: Some(300), ..Attention::new(size, DType::BF16) };
+        add_all(&mut cases, &mut rng, &causal, "attention_split");
+    }
+    cases.run();
+}
+
+/// One key that is seen weighs 1: its value comes through as it is. What is not seen adds nothing, whatever it holds.
+#[test]
+fn a_single_key_comes_through() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(24));
+    for (dtype, queries, d, kernel) in [
+        (DType::F32, 6, 5, "attention_rows"),
+        (DType::BF16, 40, 16, "attention_tiles"),
+        (DType::F16, 40, 16, "attention_tiles"),
+        (DType::BF16, 6, 64, "attention_split"),
+    ] {
+        let a = Attention { causal: true, window: Some(1), ..Attention::new([1, 1, 1, queries, queries, d, d], dtype) };
+        let op = Op::Kernel(Kernel::Attention(a.clone()));
+        let mut tensors: Vec<Dense> = (0..3).map(|_| rng.dense(dtype, &[1, 1, queries, d], false)).collect();
+        // Each query sees a key of its own: the infinite value is one query's.
+        let mut values = tensors[2].to_f64();
+        values[2 * d + 1] = f64::INFINITY;
+        values[3 * d] = f64::NAN;
+        values[4 * d + 3] = f64::NEG_INFINITY;
+        tensors[2] = Dense::from_f64(dtype, [1, 1, queries, d], &values);
+        let labels = op.spec(&[dtype; 3]).expect("it computes").space();
+        let (row, expected) = kernel_row(&mut rng, &op, &tensors, &labels, &Form::finished(dtype, 4), true);
+        let program = generate::program(&row.graph, row.id(), &Target::A100).expect("a program");
+        assert_eq!(kernels(&program)[0], kernel);
+        let own = vec![0xff; row.graph.task(row.id()).value.bytes().0 as usize];
+        let value = row.graph.task(row.id()).value.clone();
+        cases.add(format!("{dtype} by {kernel}"), program, own, row.reads, move |what, left, _| {
+            let got = fields(left, &value.form, &value.region);
+            assert_eq!(got[0].max_abs_difference(&expected[0]), 0.0, "{what}\n{got:?}\n{expected:?}");
+        });
+    }
+    cases.run();
+}
+
+/// Queries before all keys see none: 0, and the identity while it is pending.
+#[test]
+fn queries_that_see_nothing() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(25));
+    for (dtype, d) in [(DType::F32, 4), (DType::BF16, 16), (DType::BF16, 64)] {
+        let a = Attention { causal: true, ..Attention::new([1, 2, 1, 50, 20, d, d], dtype) };
+        add_all(&mut cases, &mut rng, &a, "");
+        let tensors = operands(&mut rng, &a);
+        let i = Interval::new;
+        // None of these queries sees any key.
+        let labels = Region(vec![i(0, 1), i(0, 2), i(0, 9), i(0, d), i(0, 20), i(0, d)]);
+        for form in 0..3 {
+            add(&mut cases, &mut rng, &a, &tensors, &labels, form, "");
+        }
+    }
+    cases.run();
+}
