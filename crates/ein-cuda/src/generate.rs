@@ -9,20 +9,25 @@
 //! tells what is left of that at an element.
 
 mod body;
+mod contract;
 mod copy;
 mod einsum;
+mod ending;
 mod expression;
 mod fold;
 mod fold_fields;
 mod fused;
 mod kernels;
 mod launch;
+mod library;
 mod loops;
 mod map;
 mod reduce;
 mod state;
 mod stored;
 mod strided;
+mod thin;
+mod tile;
 mod types;
 mod view;
 

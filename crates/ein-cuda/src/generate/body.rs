@@ -300,7 +300,7 @@ impl Side {
         let (least, largest) = (sizes.iter().min().copied(), sizes.iter().max().copied().unwrap_or(1));
         let wanted = least.map_or(1, |s| 16 / s).min(32 / largest).min(most).max(1);
         let mut lanes = 1;
-        while lanes * 2 <= wanted && loops.inner() % (lanes * 2) == 0 {
+        while lanes * 2 <= wanted && loops.inner().is_multiple_of(lanes * 2) {
             lanes *= 2;
         }
         Self::of(loops, walkers, lanes)

@@ -2,13 +2,17 @@
 
 use super::Call;
 use super::body::{Body, From};
+use super::contract::{self, Contraction};
+use super::ending::After;
+use super::library::reading;
 use super::map::map;
-use super::reduce::{After, Reduce};
+use super::reduce::Reduce;
 use super::state::State;
 use super::stored::Stored;
-use crate::program::{Program, Target};
+use crate::program::{Base, Program, Target};
 use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Literal, Row};
+use ein_ir::monoid::Form;
 use ein_ir::region::{Interval, Region};
 use ein_run::Cause;
 
@@ -33,14 +37,18 @@ fn nothing(e: &Einsum, labels: &Region) -> Body {
 /// The program of a block.
 pub(crate) fn program(e: &Einsum, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
     let body = body(e, call.labels, &call.operands)?;
-    let after = if call.finish { After::Finished(call.result.dtype(0)) } else { After::Pending };
     let mut program = Program::default();
-    block(e, &body, after, &call.result, target, &mut program)?;
+    if body.labels.rank() == e.rank && !e.folds() {
+        program.steps.extend(map(&body, &call.result)?);
+        return Ok(program);
+    }
+    let after = if call.finish { After::Finished(call.result.dtype(0)) } else { After::Pending };
+    fold(e, &body, after, &call.result, target, &mut program)?;
     Ok(program)
 }
 
-/// Adds the steps of a block of an einsum, of which `body` is what is computed, and of what follows.
-pub(crate) fn block(
+/// Adds the steps of a block that folds, of which `body` is what is computed, and of what follows.
+pub(crate) fn fold(
     e: &Einsum,
     body: &Body,
     after: After<'_>,
@@ -48,13 +56,26 @@ pub(crate) fn block(
     target: &Target,
     program: &mut Program,
 ) -> Result<(), Cause> {
-    if body.labels.rank() == e.rank && !e.folds() {
-        if let After::Map(..) = after {
-            return Err(Cause::malformed("a map is followed by no map: they are one"));
-        }
-        program.steps.extend(map(body, result)?);
+    let state = State::new(e.monoid, e.dtype)?;
+    if let Some(contraction) = Contraction::of(body, e.rank, state)
+        && contract::push(&contraction, after, body, result, program)?
+    {
         return Ok(());
     }
-    let state = State::new(e.monoid, e.dtype)?;
-    Reduce { body, rank: e.rank, state, after, result }.push(program, target)
+    let reduce = Reduce { body, rank: e.rank, state, after, result };
+    match after {
+        After::Map(dtype, tail) if tail.labels.rank() > e.rank && !reduce.along() => {
+            // Threads beside one another have different results, so none has a row to write.
+            let mut region = Region(body.labels.0[..e.rank].to_vec());
+            region.0.extend(e.monoid.stacked().map(|n| Interval::new(0, n)));
+            let form = Form::finished(dtype, region.rank());
+            let between = Stored { region, form, place: Base::Scratch.at(program.scratch.next_multiple_of(256)) };
+            program.scratch = between.place.offset + between.bytes();
+            let reduce = Reduce { after: After::Finished(dtype), result: &between, ..reduce };
+            reduce.push(program, target)?;
+            program.steps.extend(map(&reading(tail, &between, e.rank), result)?);
+            Ok(())
+        }
+        After::Map(..) | After::Pending | After::Finished(_) => reduce.push(program, target),
+    }
 }

@@ -74,6 +74,6 @@ fn plain(function: Binary, pieces: &[Stored], result: &Stored) -> Result<Option<
 /// Combines the bits of partials of which one holds each element, as words of 8 bytes where they are.
 fn once(pieces: &[Stored], result: &Stored) -> Result<Option<Step>, Cause> {
     let bytes = result.field(0).volume() * result.dtype(0).bytes();
-    let word = [DType::I64, DType::I32].into_iter().find(|w| bytes % w.bytes() == 0).unwrap_or(DType::U8);
+    let word = [DType::I64, DType::I32].into_iter().find(|w| bytes.is_multiple_of(w.bytes())).unwrap_or(DType::U8);
     elements(Binary::BitOr, pieces, result, bytes / word.bytes(), [word; 3])
 }

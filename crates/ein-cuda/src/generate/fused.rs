@@ -6,9 +6,8 @@
 
 use super::body::{Body, From};
 use super::einsum;
+use super::ending::After;
 use super::map::map;
-use super::reduce::{After, Reduce};
-use super::state::State;
 use super::stored::Stored;
 use super::{Call, block};
 use crate::program::{Arg, Base, Epilogue, Place, Program, Step, Target};
@@ -47,13 +46,8 @@ pub(crate) fn program(
         return Ok(program);
     }
     let tail = fused.tail(None)?;
-    let state = State::new(e.monoid, e.dtype)?;
-    let reduce = Reduce { body: &first, rank: e.rank, state, after: After::Map(e.dtype, &tail), result: &result };
-    if tail.labels.rank() == e.rank || reduce.along() {
-        reduce.push(&mut program, target)?;
-        return Ok(program);
-    }
-    fused.apart(task, &result, target)
+    einsum::fold(e, &first, After::Map(e.dtype, &tail), &result, target, &mut program)?;
+    Ok(program)
 }
 
 impl Fused<'_> {
@@ -129,13 +123,17 @@ fn retarget(program: &mut Program, at: u64) {
     };
     for step in &mut program.steps {
         match step {
-            Step::Launch(launch) => launch.args.iter_mut().for_each(|arg| {
-                if let Arg::Pointer(place) = arg {
-                    moved(place);
+            Step::Launch(launch) => {
+                for arg in &mut launch.args {
+                    if let Arg::Pointer(place) = arg {
+                        moved(place);
+                    }
                 }
-            }),
+            }
             Step::Matmul(m) => {
-                [&mut m.a, &mut m.b, &mut m.c].into_iter().for_each(|x| moved(&mut x.place));
+                for matrix in [&mut m.a, &mut m.b, &mut m.c] {
+                    moved(&mut matrix.place);
+                }
                 if let Epilogue::Bias(place) = &mut m.epilogue {
                     moved(place);
                 }

@@ -213,10 +213,12 @@ impl Map<'_> {
         let mut loads = String::new();
         for (w, (k, pointer)) in pointers.iter().enumerate() {
             let ty = self.elements[w].map_or("", |(_, d)| stored(d));
-            let _ = match turned.walkers.contains(&w) {
-                true => writeln!(loads, "const {ty} x{k} = turned{k}[lane][line + k * {by}];"),
-                false => writeln!(loads, "const {ty} x{k} = {pointer}[{}];", place(w)),
+            let from = if turned.walkers.contains(&w) {
+                format!("turned{k}[lane][line + k * {by}]")
+            } else {
+                format!("{pointer}[{}]", place(w))
             };
+            let _ = writeln!(loads, "const {ty} x{k} = {from};");
         }
         let side = Side { lanes: 1, steps: vec![0; self.elements.len()], words: vec![1; self.elements.len()] };
         let at = |w: usize| format!("({})", place(w));

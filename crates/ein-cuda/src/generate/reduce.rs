@@ -5,30 +5,21 @@
 //! folds another result. Where there are few results and much to fold, blocks fold a part each into scratch memory, and
 //! a second kernel joins the parts. All orders are fixed by the sizes alone.
 //!
-//! Maps of the finished result may follow in the same kernel ([`After::Map`]). Where they have more labels than the
+//! Maps of the finished result may follow in the same kernel ([`After::Map`](super::ending::After::Map)). Where they have more labels than the
 //! result, as a norm has, the threads that folded a row go on to write it: it is read again while it is near.
 
 use super::body::{Body, Operand, Reader, Side, grouped};
+use super::ending::{After, Ending};
 use super::launch::{Arguments, THREADS};
 use super::loops::Loops;
 use super::state::State;
 use super::stored::Stored;
-use super::strided::Strided;
 use super::types::{store, stored, value};
 use crate::program::{Base, Program, Target};
 use ein_ir::dtype::DType;
+use ein_ir::region::Region;
 use ein_run::Cause;
 use std::fmt::Write;
-
-/// What happens to a fold at its end.
-pub(crate) enum After<'a> {
-    /// Its fields are stored.
-    Pending,
-    /// It is finished in a type and stored.
-    Finished(DType),
-    /// It is finished in a type, and the body, whose first labels are the result's, is given that; its value is stored.
-    Map(DType, &'a Body),
-}
 
 /// A fold of the value of a body over all but its first `rank` labels.
 pub(crate) struct Reduce<'a> {
@@ -104,8 +95,9 @@ impl Reduce<'_> {
 
     /// Adds the steps to a program.
     pub(crate) fn push(&self, program: &mut Program, target: &Target) -> Result<(), Cause> {
-        let ends = self.ends_labels();
-        if self.body.labels.0[..self.rank].iter().any(|i| i.is_empty()) || ends.labels.is_empty() {
+        let out = Region(self.body.labels.0[..self.rank].to_vec());
+        let ends = Ending::new(self.state, self.after, &out, self.result)?;
+        if out.is_empty() || ends.labels.is_empty() {
             return Ok(());
         }
         let mut arguments = Arguments::default();
@@ -117,7 +109,7 @@ impl Reduce<'_> {
         let folded = self.folded(&plan, &reader);
         let joined = joined(self.state, plan.shape);
         if parts == 1 {
-            let tail = self.tail(&plan, &mut arguments, &ends)?;
+            let tail = tail(self.state, &plan, &mut arguments, &ends);
             let text = format!("{head}{folded}{joined}{tail}");
             program.steps.push(arguments.launch("reduce", &text, [blocks, 1], plan.shape.threads())?);
             return Ok(());
@@ -135,7 +127,7 @@ impl Reduce<'_> {
         let mut arguments = Arguments::default();
         let scratch = arguments.typed(Base::Scratch.at(at), &format!("const {state}"));
         let joined = self::joined(self.state, shape);
-        let tail = self.tail(&plan, &mut arguments, &ends)?;
+        let tail = tail(self.state, &plan, &mut arguments, &ends);
         let head = heading(&plan, outputs);
         let text = format!(
             "{head}{state} s = {state}::none();\nif (o < {outputs})\nfor (int f = rank; f < {parts}; f += 32) \
@@ -146,24 +138,14 @@ impl Reduce<'_> {
         Ok(())
     }
 
-    /// The map that follows, be it one that only stores.
-    fn ends_labels(&self) -> Ends<'_> {
-        let labels = match &self.after {
-            After::Map(_, body) => body.labels.clone(),
-            After::Pending | After::Finished(_) => ein_ir::region::Region(self.body.labels.0[..self.rank].to_vec()),
-        };
-        let body = if let After::Map(_, body) = self.after { Some(body) } else { None };
-        Ends { labels, body }
-    }
-
-    fn plan(&self, ends: &Ends<'_>, reader: &Reader<'_>, target: &Target) -> Plan {
+    fn plan(&self, ends: &Ending<'_>, reader: &Reader<'_>, target: &Target) -> Plan {
         let along = self.along();
         let walkers = self.body.walkers();
         let count = walkers.len();
         let extents = self.body.labels.shape();
         let (rank, all) = (self.rank, extents.len());
         let mut out_steps: Vec<Vec<i64>> = walkers.iter().map(|s| s[..rank].to_vec()).collect();
-        let end_steps = ends.walkers(self.result, self.rank);
+        let end_steps = ends.walkers();
         out_steps.extend(end_steps.iter().map(|s| s[..rank].to_vec()));
         let outer = Loops::new(extents[..rank].to_vec(), out_steps);
         let in_steps = walkers.iter().map(|s| s[rank..].to_vec()).collect();
@@ -248,106 +230,59 @@ impl Reduce<'_> {
         let _ = writeln!(text, "{state} s = g.done();");
         text
     }
-
-    /// Statements that end the fold `s`.
-    fn tail(&self, plan: &Plan, arguments: &mut Arguments, ends: &Ends<'_>) -> Result<String, Cause> {
-        let outputs = plan.outer.count();
-        let shape = plan.shape;
-        let out = Strided::result(self.rank, &self.body.labels, &self.result.region)?;
-        let last = plan.ends.steps.len() - 1;
-        let positions = plan.ends.positions("o", "out", plan.counter);
-        let alone = format!("if (rank == 0 && o < {outputs}) {{\n{positions}");
-        match &self.after {
-            After::Pending => {
-                let field = |n: usize| arguments.written(self.result.at(n, out.base), self.result.dtype(n));
-                let targets: Vec<String> = (0..self.state.fields().len()).map(field).collect();
-                let put = self.state.pending("s", self.result, &targets, &format!("out{last}"));
-                Ok(format!("{alone}{put}}}\n"))
-            }
-            After::Finished(dtype) => {
-                let all = self.state.finished("s", *dtype);
-                let target = arguments.written(self.result.at(0, out.base * all.len() as i64), *dtype);
-                let mut text = alone;
-                for (n, one) in all.iter().enumerate() {
-                    let _ = writeln!(text, "{target}[out{last} * {} + {n}] = {};", all.len(), store(*dtype, one));
-                }
-                Ok(text + "}\n")
-            }
-            After::Map(dtype, body) => {
-                let mut body = (*body).clone();
-                let own = self.result.dtype(0);
-                body.cast(own);
-                let out = Strided::result(ends.labels.rank(), &ends.labels, &self.result.region)?;
-                let place = self.result.at(0, out.base);
-                let target = arguments.written(place, own);
-                let reader = body.reader(arguments);
-                let mut elements = reader.elements();
-                elements.push(Some((place, own)));
-                let side = if plan.more.extents.is_empty() || plan.more.inner_step(last) != 1 {
-                    Side::of(&plan.more, &elements, 1)
-                } else {
-                    Side::along(&chained(&plan.ends, &plan.more), &elements, 8)
-                };
-                let lanes = side.lanes;
-                let at = |w: usize| format!("(out{w} + more{w})");
-                let given = |n: usize| format!("e{n}");
-                let mut text = String::new();
-                let shares = shape.folding > 1 && plan.more.count() > 1;
-                if shares {
-                    let state = self.state.joins();
-                    let _ = write!(
-                        text,
-                        "__shared__ {state} each[{}];\nif (rank == 0) each[slot] = s;\n__syncthreads();\ns = \
-                         each[slot];\nif (o < {outputs}) {{\n{positions}",
-                        shape.results
-                    );
-                } else {
-                    text += &alone;
-                }
-                for (n, one) in self.state.finished("s", *dtype).iter().enumerate() {
-                    let _ = writeln!(text, "const {} e{n} = {one};", value(*dtype));
-                }
-                let groups = grouped(&plan.more, lanes);
-                let put = if lanes == 1 {
-                    format!("{target}[{}] = y[0];\n", at(last))
-                } else {
-                    format!("ein_store<{}>({target} + {}, y);\n", side.words[last], at(last))
-                };
-                let (first, by) = if shares { ("rank", shape.folding) } else { ("0", 1) };
-                let _ = write!(
-                    text,
-                    "for ({} m = {first}; m < {}; m += {by}) {{\n{}{}{} y[{lanes}];\n#pragma unroll\nfor (int v = 0; v < \
-                     {lanes}; v++) {{\n{}y[v] = {};\n}}\n{put}}}\n}}\n",
-                    plan.counter,
-                    groups.count(),
-                    groups.positions("m", "more", plan.counter),
-                    reader.loads(&side, "z", &at),
-                    stored(own),
-                    reader.rows(&side, "z", None, &at, &given),
-                    store(own, &format!("r{}", body.value)),
-                );
-                Ok(text)
-            }
-        }
-    }
 }
 
-/// What follows a fold.
-struct Ends<'a> {
-    labels: ein_ir::region::Region,
-    body: Option<&'a Body>,
-}
-
-impl Ends<'_> {
-    /// The walkers of the map that follows, and the result's.
-    fn walkers(&self, result: &Stored, rank: usize) -> Vec<Vec<i64>> {
-        let mut walkers = self.body.map_or_else(Vec::new, Body::walkers);
-        let axes = if self.body.is_some() { self.labels.rank() } else { rank };
-        // Checked where the base is taken.
-        let steps = Strided::result(axes, &self.labels, &result.region).map(|s| s.steps);
-        walkers.push(steps.unwrap_or_else(|_| vec![0; self.labels.rank()]));
-        walkers
-    }
+/// Statements that end the fold `s`.
+fn tail(state: State, plan: &Plan, arguments: &mut Arguments, ends: &Ending<'_>) -> String {
+    let (outputs, shape) = (plan.outer.count(), plan.shape);
+    let bound = ends.bind(arguments);
+    let positions = plan.ends.positions("o", "out", plan.counter);
+    let (Some(body), Some(reader), true) = (&ends.body, &bound.reader, plan.more.count() > 1) else {
+        let put = bound.store("s", &|w| format!("out{w}"));
+        return format!("if (rank == 0 && o < {outputs}) {{\n{positions}{put}}}\n");
+    };
+    // The threads that folded a result write what follows from it.
+    let (elements, last) = (bound.elements(), plan.ends.steps.len() - 1);
+    let own = elements[last].map_or(DType::F32, |e| e.1);
+    let side = if plan.more.inner_step(last) == 1 {
+        Side::along(&chained(&plan.ends, &plan.more), &elements, 8)
+    } else {
+        Side::of(&plan.more, &elements, 1)
+    };
+    let lanes = side.lanes;
+    let at = |w: usize| format!("(out{w} + more{w})");
+    let mut text = String::new();
+    let first = if shape.folding > 1 {
+        let _ = write!(
+            text,
+            "__shared__ {} each[{}];\nif (rank == 0) each[slot] = s;\n__syncthreads();\ns = each[slot];\n",
+            state.joins(),
+            shape.results
+        );
+        "rank"
+    } else {
+        "0"
+    };
+    let groups = grouped(&plan.more, lanes);
+    let put = match lanes {
+        1 => format!("{}[{}] = y[0];\n", bound.target(), at(last)),
+        _ => format!("ein_store<{}>({} + {}, y);\n", side.words[last], bound.target(), at(last)),
+    };
+    let _ = write!(
+        text,
+        "if (o < {outputs}) {{\n{positions}{}for ({} m = {first}; m < {}; m += {}) {{\n{}{}{} y[{lanes}];\n#pragma \
+         unroll\nfor (int v = 0; v < {lanes}; v++) {{\n{}y[v] = {};\n}}\n{put}}}\n}}\n",
+        bound.finished("s"),
+        plan.counter,
+        groups.count(),
+        shape.folding,
+        groups.positions("m", "more", plan.counter),
+        reader.loads(&side, "z", &at),
+        stored(own),
+        reader.rows(&side, "z", None, &at, &|n| format!("e{n}")),
+        store(own, &format!("r{}", body.value)),
+    );
+    text
 }
 
 /// Loops in loops, of the same walkers.

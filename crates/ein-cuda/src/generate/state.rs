@@ -5,6 +5,7 @@ use super::types::{cast, store, value};
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Monoid;
 use ein_run::Cause;
+use std::fmt::Write;
 
 /// How a monoid folds values of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +74,12 @@ impl State {
 
     /// Statements that store the fields of the state `s`; `targets` point to those of `result`, `at` is the position.
     pub(crate) fn pending(&self, s: &str, result: &Stored, targets: &[String], at: &str) -> String {
-        let fields = self.fields().iter().enumerate();
-        fields
-            .map(|(n, name)| {
-                let dtype = result.dtype(n);
-                let value = store(dtype, &cast(self.dtype, dtype, &format!("{s}.{name}")));
-                format!("{}[{at}] = {value};\n", targets[n])
-            })
-            .collect()
+        let mut text = String::new();
+        for (n, name) in self.fields().iter().enumerate() {
+            let dtype = result.dtype(n);
+            let value = store(dtype, &cast(self.dtype, dtype, &format!("{s}.{name}")));
+            let _ = writeln!(text, "{}[{at}] = {value};", targets[n]);
+        }
+        text
     }
 }

@@ -4,7 +4,8 @@
 //! [`Cases`] collects programs with what they read and how their results are judged; [`Cases::run`] compiles the
 //! kernels of all of them together, which is what takes time, and then executes each.
 
-#![allow(dead_code)] // Each test file uses a part.
+// Each test file uses a part.
+#![allow(dead_code, unused_imports)]
 
 mod matmul;
 mod random;

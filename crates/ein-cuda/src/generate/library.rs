@@ -1,0 +1,254 @@
+//! Products that the library of matrix products does, and what follows them as one more kernel.
+//!
+//! Bytes: the library's. Where a map follows, the product is written and read once more; it goes to the row's own slot
+//! if type and shape are the result's, so that it needs no memory.
+
+use super::body::{Body, Memory, Operand};
+use super::contract::Contraction;
+use super::ending::After;
+use super::loops::Loops;
+use super::map::map;
+use super::stored::Stored;
+use super::strided::Strided;
+use crate::program::{Base, Epilogue, Matmul, Matrix, Place, Program, Step};
+use ein_ir::dtype::DType;
+use ein_ir::expr::{Binary, Row};
+use ein_ir::monoid::Form;
+use ein_ir::region::{Region, strides};
+use ein_run::Cause;
+
+/// Products at most for one block, of which each is a batch.
+const CALLS: u64 = 32;
+
+/// Adds the steps of a block whose result has the labels `out`; `false` where the library does not do it.
+pub(crate) fn push(
+    c: &Contraction<'_>,
+    after: After<'_>,
+    out: &Region,
+    result: &Stored,
+    program: &mut Program,
+) -> Result<bool, Cause> {
+    let Some(types) = types(c, result.dtype(0), &after) else { return Ok(false) };
+    let (between, wanted) = types;
+    let plain = matches!(after, After::Pending | After::Finished(_));
+    let same = between == result.dtype(0);
+    // A map of the same axes reads an element where it writes one.
+    let in_place = same
+        && match after {
+            After::Pending | After::Finished(_) => true,
+            After::Map(_, body) => body.labels == *out,
+        };
+    let scratch = program.scratch.next_multiple_of(256);
+    let product = if in_place {
+        result.clone()
+    } else {
+        let form = Form::finished(between, c.rank);
+        Stored { region: out.clone(), form, place: Base::Scratch.at(scratch) }
+    };
+    let Some(Calls { calls, swapped }) = calls(c, out, &product)? else { return Ok(false) };
+    if !in_place {
+        program.scratch = scratch + product.bytes();
+    }
+    if let After::Map(_, body) = after
+        && in_place
+        && !swapped
+        && let Some(bias) = bias(body, &calls, c)
+    {
+        let with = |m: Matmul| Step::Matmul(Matmul { epilogue: Epilogue::Bias(bias), ..m });
+        program.steps.extend(calls.into_iter().map(with));
+        return Ok(true);
+    }
+    program.steps.extend(calls.into_iter().map(Step::Matmul));
+    if plain && in_place {
+        return Ok(true);
+    }
+    let tail = match after {
+        After::Map(_, body) => body.clone(),
+        After::Pending | After::Finished(_) => Body {
+            rows: vec![(Row::Operand(0), between)],
+            value: 0,
+            operands: vec![Operand::Given(0)],
+            labels: out.clone(),
+        },
+    };
+    let mut tail = reading(&tail, &product, c.rank);
+    if let After::Finished(dtype) = after {
+        tail.cast(dtype);
+    }
+    debug_assert_eq!(between, wanted, "a map is given what it asks for");
+    program.steps.extend(map(&tail, result)?);
+    Ok(true)
+}
+
+/// The type that the library leaves, and the one that is asked for: what follows may convert.
+fn types(c: &Contraction<'_>, own: DType, after: &After<'_>) -> Option<(DType, DType)> {
+    let from = c.left.dtype;
+    if from != c.right.dtype || !from.is_float() {
+        return None;
+    }
+    let wanted = match after {
+        After::Pending => own,
+        After::Finished(dtype) | After::Map(dtype, _) => *dtype,
+    };
+    let gives = |d: DType| d == from || (d == DType::F32 && from != DType::F64);
+    if gives(wanted) {
+        return Some((wanted, wanted));
+    }
+    // Left in f32 and rounded once, by who stores it.
+    let wide = c.state.dtype;
+    (gives(wide) && !matches!(after, After::Map(..))).then_some((wide, wide))
+}
+
+/// A body that reads what it is given out of memory, where its first `rank` labels are axes of it.
+pub(crate) fn reading(body: &Body, before: &Stored, rank: usize) -> Body {
+    let mut body = body.clone();
+    let own = strides(&before.region.shape());
+    for operand in &mut body.operands {
+        if let Operand::Given(n) = operand {
+            // A further axis, of stacked fields, is none of the labels.
+            let mut steps: Vec<i64> = own[..rank].iter().map(|&s| s as i64).collect();
+            steps.resize(body.labels.rank(), 0);
+            let place = before.at(0, *n as i64);
+            *operand = Operand::Memory(Memory { place, dtype: before.dtype(0), steps });
+        }
+    }
+    body
+}
+
+/// One loop of a group as a side of matrices, the others as batches.
+struct Side {
+    extent: u64,
+    /// Steps of left, right and result.
+    steps: [i64; 3],
+}
+
+/// Takes the loop that a matrix runs along out of a group.
+fn side(loops: &mut Loops, prefer: impl Fn(&[i64; 3]) -> bool) -> Side {
+    let steps = |loops: &Loops, l: usize| [0, 1, 2].map(|w| loops.steps[w][l]);
+    let all = 0..loops.extents.len();
+    let best = all.max_by_key(|&l| (prefer(&steps(loops, l)), loops.extents[l]));
+    let Some(l) = best else { return Side { extent: 1, steps: [0; 3] } };
+    let found = Side { extent: loops.extents[l] as u64, steps: steps(loops, l) };
+    loops.remove(l);
+    found
+}
+
+/// The products that a block is.
+struct Calls {
+    calls: Vec<Matmul>,
+    /// Whether they are of the transposes.
+    swapped: bool,
+}
+
+/// The products that a block is, if strides are those of matrices.
+fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<Calls>, Cause> {
+    let own = Strided::result(c.rank, out, &product.region)?;
+    let walkers = [own.steps.clone()];
+    let (mut rows, mut columns) = (c.loops(&c.rows, &walkers), c.loops(&c.columns, &walkers));
+    let mut inner = c.loops(&c.inner, &walkers);
+    let k = side(&mut inner, |s| s.contains(&1));
+    if !inner.extents.is_empty() {
+        return Ok(None);
+    }
+    // The result's rows are consecutive in memory; where its columns are, the product is that of the transposes.
+    let swapped = columns.steps[2].iter().all(|&s| s != 1) && rows.steps[2].contains(&1);
+    let (mut left, mut right) = (c.left, c.right);
+    let mut order = [0, 1];
+    if swapped {
+        std::mem::swap(&mut rows, &mut columns);
+        std::mem::swap(&mut left, &mut right);
+        order = [1, 0];
+    }
+    let n = side(&mut columns, |s| s[2] == 1);
+    let m = side(&mut rows, |_| true);
+    let size = left.dtype.bytes() as i64;
+    let matrix = |rows: u64, columns: u64, row: i64, column: i64| -> Option<(u64, bool)> {
+        let fits = |inner: i64, outer: i64, length: u64, count: u64| {
+            let least = length.max(1) as i64;
+            let stride = if count == 1 { least } else { outer };
+            ((inner == 1 || length == 1) && stride >= least).then_some(stride as u64)
+        };
+        let straight = fits(column, row, columns, rows).map(|s| (s, false));
+        straight.or_else(|| fits(row, column, rows, columns).map(|s| (s, true)))
+    };
+    let [l, r] = order;
+    let (a, b) =
+        (matrix(m.extent, k.extent, m.steps[l], k.steps[l]), matrix(k.extent, n.extent, k.steps[r], n.steps[r]));
+    let (Some(a), Some(b), Some((stride, false))) = (a, b, matrix(m.extent, n.extent, m.steps[2], n.steps[2])) else {
+        return Ok(None);
+    };
+    if m.extent * n.extent * k.extent < 1 << 12 {
+        return Ok(None);
+    }
+    // What is left are batches: one of the library's, the others one call each.
+    let mut rest = c.loops(&c.batch, &walkers);
+    for loops in [rows, columns] {
+        rest.extents.extend(loops.extents);
+        rest.steps.iter_mut().zip(loops.steps).for_each(|(all, more)| all.extend(more));
+    }
+    if rest.steps.iter().flatten().any(|&s| s < 0) {
+        return Ok(None);
+    }
+    let batch = side(&mut rest, |_| true);
+    if rest.count() > CALLS {
+        return Ok(None);
+    }
+    let at =
+        |place: Place, elements: i64, size: i64| Place { offset: place.offset + (elements * size) as u64, ..place };
+    let mut calls = Vec::new();
+    for number in 0..rest.count() {
+        let (mut number, mut offsets) = (number as usize, [0i64; 3]);
+        for loop_ in (0..rest.extents.len()).rev() {
+            let index = (number % rest.extents[loop_]) as i64;
+            number /= rest.extents[loop_];
+            offsets.iter_mut().zip(&rest.steps).for_each(|(o, s)| *o += index * s[loop_]);
+        }
+        let one = |place, dtype, (stride, transposed): (u64, bool), step: i64| Matrix {
+            place,
+            dtype,
+            stride,
+            batch_stride: if batch.extent == 1 { 0 } else { step as u64 },
+            transposed,
+        };
+        let place = product.at(0, own.base + offsets[2]);
+        calls.push(Matmul {
+            a: one(at(left.place, offsets[l], size), left.dtype, a, batch.steps[l]),
+            b: one(at(right.place, offsets[r], size), right.dtype, b, batch.steps[r]),
+            c: one(place, product.dtype(0), (stride, false), batch.steps[2]),
+            m: m.extent,
+            n: n.extent,
+            k: k.extent,
+            batch: batch.extent,
+            epilogue: Epilogue::None,
+        });
+    }
+    Ok(Some(Calls { calls, swapped }))
+}
+
+/// The vector that a map only adds to every row of the product.
+fn bias(body: &Body, calls: &[Matmul], c: &Contraction<'_>) -> Option<Place> {
+    let [call] = calls else { return None };
+    let [(Row::Operand(x), one), (Row::Operand(y), other), (Row::Binary(Binary::Add, ..), dtype)] =
+        body.rows.as_slice()
+    else {
+        return None;
+    };
+    let same = *one == *dtype && *other == *dtype && *dtype == call.c.dtype && body.value == 2 && x != y;
+    let memory = |k: usize| if let Operand::Memory(m) = &body.operands[k] { Some(m) } else { None };
+    let m = [*x, *y].into_iter().find_map(memory)?;
+    let given = [*x, *y].into_iter().any(|k| body.operands[k] == Operand::Given(0));
+    // Consecutive along the labels that are the product's columns, and still along all others.
+    let mut expected = 1;
+    for l in (0..body.labels.rank()).rev() {
+        let extent = c.extents[l];
+        if extent == 1 {
+            continue;
+        }
+        let column = c.columns.contains(&l) && expected <= call.n as i64;
+        if m.steps[l] != if column { expected } else { 0 } {
+            return None;
+        }
+        expected *= if column { extent as i64 } else { 1 };
+    }
+    (same && given && call.batch == 1 && expected == call.n as i64).then_some(m.place)
+}
