@@ -225,13 +225,14 @@ fn fold(shape: &[(usize, bool)], order: &[usize], monoid: Monoid, from: DType, d
     (Einsum { labels, rank, accesses: vec![access], join, monoid, dtype }, stored)
 }
 
+/// Labels with whether they are folded, and the order in which the operand has them.
+type Layout = (&'static [(usize, bool)], &'static [usize]);
+
 #[test]
 fn every_monoid_type_and_layout() {
     let mut cases = Cases::default();
     let mut rng = Rng::new(13);
-    // Labels with whether they are folded, and the order in which the operand has them.
-    type Case = (&'static [(usize, bool)], &'static [usize]);
-    let shapes: [Case; 9] = [
+    let shapes: [Layout; 9] = [
         (&[(5, false), (37, true)], &[0, 1]),
         (&[(5, false), (37, true)], &[1, 0]),
         (&[(3, false), (64, true)], &[0, 1]),
