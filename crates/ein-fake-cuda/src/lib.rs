@@ -27,4 +27,67 @@
 //! Shared memory is NaN in every format when a block begins, and the order of the threads between two barriers differs
 //! from block to block, so that a missing barrier shows.
 
+//!
+//! # The driver
+//!
+//! [`install`] puts fakes in the place of `libcuda`, `libnvrtc`, `libcublasLt` and `libnvidia-ml`: whoever loads these by
+//! name afterwards, in this process, gets them. No variable of the environment is set, and it does not matter what the
+//! host has. In a test of what uses the driver (with this crate among the `[dev-dependencies]`):
+//!
+//! ```no_run
+//! use ein_fake_cuda::{Check, FakeMachine, Fault, Side, install};
+//!
+//! // First of all: before the driver is asked for. Tests of one process that hold a `Fake` take turns.
+//! let fake = install(&FakeMachine::new(4).check(Check::Races).seed(7))?;
+//! // ... here the unchanged code runs on GPUs 0 to 3 ...
+//! assert_eq!(fake.report(), None);
+//!
+//! // What one replay of a graph did.
+//! fake.count_anew();
+//! // ... replay ...
+//! let counters = fake.counters();
+//! assert_eq!((counters.allocations, counters.synchronizations), (0, 1));
+//! let moved = counters.copied.get(&(Side::Gpu(0), Side::Gpu(1))).copied().unwrap_or(0)   // by copies
+//!     + counters.reached.get(&(Side::Gpu(0), Side::Gpu(1))).copied().unwrap_or(0);       // by kernels that reach over
+//! # let _ = moved;
+//!
+//! // What fails, once each; afterwards all is well again.
+//! fake.fail(Fault::Alloc(0));
+//! fake.fail(Fault::Lost { gpu: 2, after: 10 });
+//! // ... expect the error ...
+//! fake.heal();
+//! # Ok::<(), String>(())
+//! ```
+//!
+//! * Work is queued, and happens when the host waits: each time something is picked that nothing has to come before any
+//!   more, by a random number from the machine's seed. Streams, events and edges of graphs order; nothing else does.
+//! * With [`Check::Races`] kernels tell of every byte that they touch. Two things that touch the same byte, one of them
+//!   writing, are an error unless something orders them, in whatever order they happened to run. Everything that the host
+//!   waited for is before what it gives afterwards.
+//! * With [`Check::Bounds`] or more, so is everything outside an allocation (what is freed cannot be touched any more, and
+//!   behind the end of an allocation, rounded up to 256 bytes, comes a page that cannot either), and memory of another GPU
+//!   without access to it.
+//! * New memory is filled with ones: NaN in every format.
+//! * An error of a kernel or a check stays with its GPU, and with those of the same graph, as with the real driver; the
+//!   text is in [`last_report`], and is printed when a test panics that holds a [`Fake`].
+//! * The fake compiler says that it is NVRTC 13.99, which there is not, so that caches of compiled kernels do not mix. Its
+//!   "cubin" holds the text. Set `EIN_CACHE_DIR` all the same if a cache of the user's is not to grow.
+
+mod arena_ffi;
+mod cublaslt_ffi;
+mod driver;
+mod fake;
+mod graph;
+mod machine;
+mod matmul;
+mod nvml_ffi;
+mod nvrtc_ffi;
+mod races;
+mod schedule;
 pub mod shim;
+mod stubs_ffi;
+mod work;
+mod world;
+
+pub use fake::{Fake, install, last_report};
+pub use machine::{Check, Counters, FakeMachine, Fault, Side};

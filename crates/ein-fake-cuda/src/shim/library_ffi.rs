@@ -82,13 +82,36 @@ impl Kernel {
 type Launch =
     unsafe extern "C" fn(*const Kernel, *mut *mut c_void, *const u32, *const u32, u32, u64, *mut c_char, u32) -> c_int;
 
+/// Tells what was touched (written, or else read) in ranges from the begin of what is watched, and forgets it.
+pub(super) struct Take(unsafe extern "C" fn(c_int, Tell, *mut c_void));
+
+type Tell = unsafe extern "C" fn(*mut c_void, u64, u64);
+
+impl std::fmt::Debug for Take {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Take")
+    }
+}
+
+impl Take {
+    pub(super) fn call(&self, written: bool, mut tell: &mut dyn FnMut(u64, u64)) {
+        unsafe extern "C" fn told(context: *mut c_void, first: u64, bytes: u64) {
+            // SAFETY: the context is what is handed over below, which lives during the call.
+            let tell = unsafe { &mut *context.cast::<&mut dyn FnMut(u64, u64)>() };
+            tell(first, bytes);
+        }
+        // SAFETY: the function has this type in the runtime's text, and calls `told` only before it returns.
+        unsafe { (self.0)(c_int::from(written), told, (&raw mut tell).cast()) }
+    }
+}
+
 /// The shim's own library.
 #[derive(Debug)]
 pub(crate) struct Runtime {
     launch: Launch,
     /// It has the state of one launch.
     one: Mutex<()>,
-    _library: Library,
+    library: Library,
 }
 
 impl Runtime {
@@ -96,7 +119,26 @@ impl Runtime {
         let found = library.symbol("ein_shim_launch").ok_or("the shim's library has no launch")?;
         // SAFETY: the function has this type in the runtime's text.
         let launch = unsafe { std::mem::transmute::<*mut c_void, Launch>(found) };
-        Ok(Self { launch, one: Mutex::new(()), _library: library })
+        Ok(Self { launch, one: Mutex::new(()), library })
+    }
+
+    /// Has instrumented kernels' accesses to a range of addresses noted.
+    pub(super) fn watch(&self, base: u64, bytes: u64) -> Result<Take, String> {
+        let found = |name: &str| self.library.symbol(name).ok_or_else(|| format!("the shim's library has no {name}"));
+        let (watch, take) = (found("ein_shim_watch")?, found("ein_shim_touched")?);
+        // SAFETY: the functions have these types in the runtime's text.
+        let (watch, take) = unsafe {
+            (
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64, u64) -> c_int>(watch),
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int, Tell, *mut c_void)>(take),
+            )
+        };
+        let _one = self.one.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: it only notes the range and reserves memory of its own.
+        if unsafe { watch(base, bytes) } != 0 {
+            return Err("no addresses to note accesses at".into());
+        }
+        Ok(Take(take))
     }
 
     /// Runs a kernel whose parameters' sizes are those of the arguments.

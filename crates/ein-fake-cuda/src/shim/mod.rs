@@ -1,9 +1,10 @@
 //! CUDA C++ on the host.
 
-mod compile;
-mod library_ffi;
+pub(crate) mod compile;
+pub(crate) mod library_ffi;
 mod memory_ffi;
 mod scan;
+pub(crate) mod shadow;
 
 pub use compile::Instrument;
 pub use memory_ffi::{Memory, MemoryError};

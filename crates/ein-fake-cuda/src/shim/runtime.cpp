@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -33,6 +34,8 @@ struct Worker {
   unsigned char* stack;
   Worker* next;
 };
+
+void note_range(int written, const void* p, uint64_t bytes);
 
 enum State : unsigned char { FRESH, RUNNING, BARRIER, WARP, DONE };
 
@@ -516,10 +519,12 @@ SHOWN void ein_shim_copy_wait(unsigned pending) {
   for (unsigned i = 0; i < me->copies; i++) {
     Copy c = copies[current][i];
     // Group g is among the latest `pending` ones unless that many were committed after it.
-    if (c.group < me->group && me->group - c.group > pending)
+    if (c.group < me->group && me->group - c.group > pending) {
+      note_range(0, c.from, c.bytes);
       memcpy(c.to, c.from, c.bytes);
-    else
+    } else {
       copies[current][kept++] = c;
+    }
   }
   me->copies = kept;
 }
@@ -535,4 +540,116 @@ SHOWN long long clock64() {
   static long long ticks;
   return ticks++;
 }
+}
+
+// ---- What instrumented modules touch: a bit for each byte that is watched, once for reads and once for writes.
+namespace {
+
+enum : uint64_t { PAGE_BITS = 15 };  // A page of the shadow: 4096 bytes of it, for 32 KiB of memory.
+
+uint64_t watched, watched_bytes;
+unsigned char *shadow[2], *dirty[2];
+uint32_t* pages[2];
+uint64_t page_count[2];
+
+void mark(int written, uint64_t page) {
+  if (dirty[written][page]) return;
+  dirty[written][page] = 1;
+  pages[written][page_count[written]++] = (uint32_t)page;
+}
+
+inline void note(int written, const void* p, unsigned bytes) {
+  uint64_t at = (uint64_t)p - watched;
+  if (at >= watched_bytes) return;
+  uint32_t word, bits = ((1u << bytes) - 1) << (at & 7);
+  unsigned char* s = shadow[written] + (at >> 3);
+  memcpy(&word, s, 4);
+  word |= bits;
+  memcpy(s, &word, 4);
+  mark(written, at >> PAGE_BITS);
+  if ((at + bytes - 1) >> PAGE_BITS != at >> PAGE_BITS) mark(written, (at + bytes - 1) >> PAGE_BITS);
+}
+
+void note_range(int written, const void* p, uint64_t bytes) {
+  while (bytes > 0) {
+    unsigned part = bytes < 16 ? (unsigned)bytes : 16;
+    note(written, p, part);
+    p = (const char*)p + part;
+    bytes -= part;
+  }
+}
+
+int by_number(const void* a, const void* b) {
+  uint32_t x = *(const uint32_t*)a, y = *(const uint32_t*)b;
+  return x < y ? -1 : x > y;
+}
+
+void* reserve(uint64_t bytes) {
+  void* p = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? 0 : p;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Watches a range of addresses; 0 if it can.
+SHOWN int ein_shim_watch(uint64_t base, uint64_t bytes) {
+  uint64_t count = (bytes >> PAGE_BITS) + 2;
+  for (int w = 0; w < 2 && !shadow[w]; w++) {
+    shadow[w] = (unsigned char*)reserve((bytes >> 3) + 4096);
+    dirty[w] = (unsigned char*)reserve(count);
+    pages[w] = (uint32_t*)reserve(count * sizeof(uint32_t));
+    if (!shadow[w] || !dirty[w] || !pages[w]) return 1;
+  }
+  watched = base;
+  watched_bytes = bytes;
+  return 0;
+}
+
+// Tells the ranges, relative to the watched one, that were read or written since the last call, in order.
+SHOWN void ein_shim_touched(int written, void (*tell)(void*, uint64_t, uint64_t), void* context) {
+  qsort(pages[written], page_count[written], sizeof(uint32_t), by_number);
+  uint64_t begin = 0, end = 0;
+  for (uint64_t i = 0; i < page_count[written]; i++) {
+    uint64_t page = pages[written][i];
+    uint64_t* words = (uint64_t*)(shadow[written] + page * 4096);
+    for (uint64_t w = 0; w < 512; w++) {
+      uint64_t bits = words[w], at = (page << PAGE_BITS) + w * 64;
+      if (!bits) continue;
+      words[w] = 0;
+      while (bits) {
+        uint64_t skip = (uint64_t)__builtin_ctzll(bits), run = ~(bits >> skip) ? (uint64_t)__builtin_ctzll(~(bits >> skip)) : 64;
+        if (at + skip != end) {
+          if (end > begin) tell(context, begin, end - begin);
+          begin = at + skip;
+        }
+        end = at + skip + run;
+        bits = skip + run >= 64 ? 0 : bits & ~((uint64_t)0) << (skip + run);
+      }
+    }
+    dirty[written][page] = 0;
+  }
+  if (end > begin) tell(context, begin, end - begin);
+  page_count[written] = 0;
+}
+
+#define HOOK(N)                                                                     \
+  SHOWN void __tsan_read##N(void* p) { note(0, p, N); }                             \
+  SHOWN void __tsan_write##N(void* p) { note(1, p, N); }                            \
+  SHOWN void __tsan_unaligned_read##N(void* p) { note(0, p, N); }                   \
+  SHOWN void __tsan_unaligned_write##N(void* p) { note(1, p, N); }                  \
+  SHOWN void __tsan_volatile_read##N(void* p) { note(0, p, N); }                    \
+  SHOWN void __tsan_volatile_write##N(void* p) { note(1, p, N); }                   \
+  SHOWN void __tsan_read_write##N(void* p) { note(0, p, N), note(1, p, N); }
+HOOK(1)
+HOOK(2)
+HOOK(4)
+HOOK(8)
+HOOK(16)
+SHOWN void __tsan_read_range(void* p, unsigned long n) { note_range(0, p, n); }
+SHOWN void __tsan_write_range(void* p, unsigned long n) { note_range(1, p, n); }
+SHOWN void __tsan_init() {}
+SHOWN void __tsan_func_entry(void*) {}
+SHOWN void __tsan_func_exit() {}
 }

@@ -1,0 +1,133 @@
+//! What GPUs there are not, what is checked, what fails.
+
+use std::collections::BTreeMap;
+
+/// GPUs that are not there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FakeMachine {
+    /// How many; 16 at most.
+    pub gpus: usize,
+    /// Bytes of memory of each; 7 GiB at most.
+    pub memory: u64,
+    /// Compute capability.
+    pub capability: (u32, u32),
+    /// Multiprocessors of each.
+    pub multiprocessors: u32,
+    /// The version of the driver's interface: 13000 for 13.0.
+    pub driver: i32,
+    /// Pairs of GPUs that cannot reach each other's memory.
+    pub apart: Vec<(usize, usize)>,
+    /// What is checked of what runs.
+    pub check: Check,
+    /// Seed of the order in which things happen that nothing orders.
+    pub seed: u64,
+}
+
+impl FakeMachine {
+    /// So many GPUs of 1 GiB, all of which reach each other, with all checks.
+    pub fn new(gpus: usize) -> Self {
+        Self {
+            gpus,
+            memory: 1 << 30,
+            capability: (9, 0),
+            multiprocessors: 4,
+            driver: 13000,
+            apart: Vec::new(),
+            check: Check::Races,
+            seed: 1,
+        }
+    }
+
+    /// The same with another check.
+    pub fn check(mut self, check: Check) -> Self {
+        self.check = check;
+        self
+    }
+
+    /// The same with another seed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The same where each GPU has so many bytes of memory.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// The same where two GPUs cannot reach each other's memory.
+    pub fn apart(mut self, a: usize, b: usize) -> Self {
+        self.apart.push((a, b));
+        self
+    }
+
+    pub(crate) fn joined(&self, a: usize, b: usize) -> bool {
+        a != b && !self.apart.contains(&(a, b)) && !self.apart.contains(&(b, a))
+    }
+}
+
+/// What is checked of what runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Check {
+    /// Only what the driver itself would notice.
+    None,
+    /// That nothing is touched outside an allocation, after it was freed, or on a GPU that cannot be reached.
+    Bounds,
+    /// Also that what touches the same memory is ordered by streams, events or edges of a graph. Kernels tell of every
+    /// access, which makes them some ten times slower.
+    Races,
+}
+
+/// What fails, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The allocation after so many more, for want of memory.
+    Alloc(u64),
+    /// The kernel that runs after so many more.
+    Launch(u64),
+    /// A GPU is lost when so many more of its kernels, copies and products have run: every later call says so.
+    Lost {
+        /// Which.
+        gpu: usize,
+        /// After how many.
+        after: u64,
+    },
+    /// The compilation of CUDA C++ after so many more.
+    Compile(u64),
+}
+
+/// An end of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The host's memory.
+    Host,
+    /// A GPU's memory.
+    Gpu(usize),
+}
+
+/// What was done since counting began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Allocations of memory, of GPUs and of the host.
+    pub allocations: u64,
+    /// How often the host waited.
+    pub synchronizations: u64,
+    /// Kernels that ran.
+    pub kernels: u64,
+    /// Copies that ran.
+    pub copies: u64,
+    /// Runs of setting memory.
+    pub sets: u64,
+    /// Products of the library that ran.
+    pub products: u64,
+    /// Graphs that were launched.
+    pub graphs: u64,
+    /// Calls that gave one thing to a stream (a kernel, copy, set or product) outside a capture.
+    pub calls: u64,
+    /// Bytes that copies moved.
+    pub copied: BTreeMap<(Side, Side), u64>,
+    /// Bytes that kernels and products read (from, by) or wrote (by, to) across; only where races are checked. What a
+    /// kernel touches repeatedly counts once.
+    pub reached: BTreeMap<(Side, Side), u64>,
+}
