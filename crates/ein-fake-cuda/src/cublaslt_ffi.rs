@@ -185,6 +185,7 @@ extern "C" fn cublasLtMatmulDescSetAttribute(handle: usize, attribute: u32, buff
             2 => d.device_scalars = v != 0,
             3 => d.transa = v as u32,
             4 => d.transb = v as u32,
+            5 if v == 0 => {}
             7 => d.epilogue = v as u32,
             8 => d.bias = v,
             26 => d.bias_kind = Some(v as u32),

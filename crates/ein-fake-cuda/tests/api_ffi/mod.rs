@@ -293,3 +293,14 @@ pub fn add_lines(graph: usize, gpu: i32, from: (u64, usize), to: (u64, usize), s
     }
     Ok(node as usize)
 }
+
+pub fn matmul(
+    library: &cudarc::cublaslt::CudaBlasLT,
+    config: cudarc::cublaslt::MatmulConfig,
+    a: &cudarc::driver::CudaSlice<f32>,
+    b: &cudarc::driver::CudaSlice<f32>,
+    c: &mut cudarc::driver::CudaSlice<f32>,
+) -> Result<(), String> {
+    use cudarc::cublaslt::Matmul;
+    unsafe { library.matmul(config, a, b, c, None, None) }.map_err(|e| e.to_string())
+}
