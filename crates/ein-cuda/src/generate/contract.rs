@@ -10,7 +10,7 @@ use super::loops::Loops;
 use super::state::State;
 use super::stored::Stored;
 use super::{library, thin, tile};
-use crate::program::Program;
+use crate::program::{Program, Target};
 use ein_ir::dtype::DType;
 use ein_ir::expr::{Binary, Row};
 use ein_ir::monoid::Monoid;
@@ -99,6 +99,7 @@ pub(crate) fn push(
     after: After<'_>,
     body: &Body,
     result: &Stored,
+    target: &Target,
     program: &mut Program,
 ) -> Result<bool, Cause> {
     let c = contraction;
@@ -115,7 +116,7 @@ pub(crate) fn push(
         return Ok(false);
     }
     let out = Region(body.labels.0[..c.rank].to_vec());
-    if thin <= thin::MOST && both && thin::push(c, after, &out, result, program)? {
+    if thin <= thin::MOST && both && thin::push(c, after, &out, result, target, program)? {
         return Ok(true);
     }
     if library::push(c, after, &out, result, program)? {

@@ -58,7 +58,7 @@ pub(crate) fn fold(
 ) -> Result<(), Cause> {
     let state = State::new(e.monoid, e.dtype)?;
     if let Some(contraction) = Contraction::of(body, e.rank, state)
-        && contract::push(&contraction, after, body, result, program)?
+        && contract::push(&contraction, after, body, result, target, program)?
     {
         return Ok(());
     }

@@ -54,12 +54,15 @@ fn named(name: &str, dtype: DType) -> String {
 fn unary(function: Unary, x: &str, dtype: DType) -> String {
     let one = if dtype == DType::F64 { "1.0" } else { "1.0f" };
     let call = |name: &str| format!("{}({x})", named(name, dtype));
+    let short = matches!(dtype, DType::BF16 | DType::F16);
     let all = match function {
         Unary::Neg if dtype.is_float() => format!("-{x}"),
         Unary::Neg => return format!("ein_sub(({})0, {x})", value(dtype)),
         Unary::Abs if dtype.is_float() => call("fabs"),
+        Unary::Abs if dtype == DType::U8 => return x.into(),
         Unary::Abs => return format!("{x} < 0 ? ein_sub(({})0, {x}) : {x}", value(dtype)),
         Unary::Not => return format!("!{x}"),
+        Unary::Exp if short => format!("ein_exp_short({x})"),
         Unary::Exp => call("exp"),
         Unary::Exp2 => call("exp2"),
         Unary::Expm1 => call("expm1"),
@@ -85,6 +88,7 @@ fn unary(function: Unary, x: &str, dtype: DType) -> String {
         Unary::Erfc => call("erfc"),
         Unary::Erfinv if dtype == DType::F64 => format!("ein_erfinv({x})"),
         Unary::Erfinv => format!("(float)ein_erfinv((double){x})"),
+        Unary::Sigmoid if short => format!("ein_sigmoid_short({x})"),
         Unary::Sigmoid => format!("ein_sigmoid({x})"),
         Unary::Floor => call("floor"),
         Unary::Ceil => call("ceil"),

@@ -105,10 +105,16 @@ impl Fused<'_> {
         let operands = self.operands(0);
         let call = Call { task, row, labels: &first.labels, finish: first.finish, operands, result: between.clone() };
         let mut program = block(&call, target)?;
-        let at = program.scratch.next_multiple_of(256);
-        program.scratch = at + between.bytes();
-        retarget(&mut program, at);
-        let before = Stored { place: Base::Scratch.at(at), ..between };
+        // A map of the same axes reads an element where it writes one.
+        let in_place = between.region == result.region && between.form == result.form;
+        let before = if in_place {
+            between
+        } else {
+            let at = program.scratch.next_multiple_of(256);
+            program.scratch = at + between.bytes();
+            retarget(&mut program, at);
+            Stored { place: Base::Scratch.at(at), ..between }
+        };
         program.steps.extend(map(&self.tail(Some(&before))?, result)?);
         Ok(program)
     }

@@ -225,6 +225,10 @@ EIN_FN float ein_rem(float a, float b) {
 EIN_FN float ein_sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
 EIN_FN double ein_sigmoid(double v) { return 1.0 / (1.0 + exp(-v)); }
 
+// For what is rounded to 16 bits next: a few units of the last place of `float` are nothing there.
+EIN_FN float ein_exp_short(float v) { return __expf(v); }
+EIN_FN float ein_sigmoid_short(float v) { return __fdividef(1.0f, 1.0f + __expf(-v)); }
+
 // The inverse of the error function: a guess of three digits, then three steps of Halley's method.
 EIN_FN double ein_erfinv(double x) {
     const double a = fabs(x);

@@ -215,10 +215,9 @@ impl Reduce<'_> {
                 )
             };
             let lanes = side.lanes;
-            let unroll = if lanes == 1 { 4 } else { 2 };
             let _ = write!(
                 text,
-                "if (o < {outputs}) {{\n{}{bounds}#pragma unroll {unroll}\nfor ({counter} f = first + rank; f < last; f \
+                "if (o < {outputs}) {{\n{}{bounds}#pragma unroll 4\nfor ({counter} f = first + rank; f < last; f \
                  += {}) {{\n{}{}#pragma unroll\nfor (int v = 0; v < {lanes}; v++) {{\n{}{take}}}\n}}\n}}\n",
                 outer.positions("o", "out", counter),
                 shape.folding,

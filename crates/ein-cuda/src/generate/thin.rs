@@ -9,7 +9,7 @@ use super::ending::{After, Ending};
 use super::launch::{Arguments, THREADS};
 use super::stored::Stored;
 use super::types::{load, stored, value};
-use crate::program::Program;
+use crate::program::{Program, Target};
 use ein_ir::region::Region;
 use ein_run::Cause;
 use std::fmt::Write;
@@ -23,6 +23,7 @@ pub(crate) fn push(
     after: After<'_>,
     out: &Region,
     result: &Stored,
+    target: &Target,
     program: &mut Program,
 ) -> Result<bool, Cause> {
     let ends = Ending::new(c.state, after, out, result)?;
@@ -55,11 +56,17 @@ pub(crate) fn push(
     let counter = if wide { "long long" } else { "int" };
     let (ty, state) = (value(c.state.dtype), c.state.joins());
     let cast = |m: &super::body::Memory, x: &str| format!("({ty}){}", load(m.dtype, x));
-    let results = THREADS / 32;
+    // More threads for a row where there are few rows.
+    let enough = u64::from(target.multiprocessors) * 1024;
+    let mut folding = 32u32;
+    while folding < THREADS && outputs * u64::from(folding) < enough && u64::from(folding) * 4 < points {
+        folding *= 2;
+    }
+    let results = THREADS / folding;
     let mut text = format!(
-        "const int rank = threadIdx.x % 32;\nconst {counter} o = ({counter})blockIdx.x * {results} + threadIdx.x / \
-         32;\n{state} g[{count}];\n#pragma unroll\nfor (int i = 0; i < {count}; i++) g[i] = {state}::none();\nif (o < \
-         {outputs}) {{\n{}#pragma unroll 2\nfor ({counter} f = rank; f < {points}; f += 32) {{\n{}{} w[{lanes}];\n\
+        "const int t = threadIdx.x, rank = t % {folding};\nconst {counter} o = ({counter})blockIdx.x * {results} + t / \
+         {folding};\n{state} g[{count}];\n#pragma unroll\nfor (int i = 0; i < {count}; i++) g[i] = {state}::none();\nif (o < \
+         {outputs}) {{\n{}#pragma unroll 4\nfor ({counter} f = rank; f < {points}; f += {folding}) {{\n{}{} w[{lanes}];\n\
          ein_load<{}>(w, {} + (out{l} + in{l}));\n",
         outer.positions("o", "out", counter),
         groups.positions("f", "in", counter),
@@ -91,7 +98,9 @@ pub(crate) fn push(
     }
     let _ = write!(
         text,
-        "}}\n}}\n#pragma unroll\nfor (int i = 0; i < {count}; i++) ein_warp(g[i]);\nif (rank == 0 && o < {outputs}) {{\n{}",
+        "}}\n}}\n__shared__ {state} warps[{count}][{}];\n#pragma unroll\nfor (int i = 0; i < {count}; i++) ein_block(g[i], \
+         {folding}, rank, t, warps[i]);\nif (rank == 0 && o < {outputs}) {{\n{}",
+        THREADS / 32,
         outer.positions("o", "out", counter)
     );
     for row in 0..count {
