@@ -354,8 +354,8 @@ pub struct Bench {
     /// Turns of which the median is taken
     #[arg(long, default_value_t = 9, value_name = "R", value_parser = at_least_one)]
     pub runs: usize,
-    /// Runs of every side before its turns
-    #[arg(long, default_value_t = 3, value_name = "W")]
+    /// Runs of every side before its turns: at least one, which says how many runs a turn is
+    #[arg(long, default_value_t = 3, value_name = "W", value_parser = at_least_one)]
     pub warmup: usize,
     /// Other programs to compare with: torch, jax, or one way of one such as torch:compile
     #[arg(long, value_delimiter = ',', value_name = "PEERS")]

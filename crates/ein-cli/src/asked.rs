@@ -105,13 +105,7 @@ pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
             Failure::request(format!("--memory-per-device {text}: a size such as 40MiB or 20GB is expected"))
         })?),
     };
-    let strategy = match &asked.strategy {
-        None => None,
-        Some(name) => Some(Strategy::parse(name).ok_or_else(|| {
-            let names = Strategy::names();
-            Failure::request(format!("--strategy {name}: there is no such strategy; there are {names}"))
-        })?),
-    };
+    let strategy = asked.strategy.as_deref().map(strategy).transpose()?;
     Ok(Options {
         objective: match asked.objective {
             Objective::Time => options::Objective::Time,
@@ -131,9 +125,18 @@ pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
     })
 }
 
+/// The strategy of a name.
+pub fn strategy(name: &str) -> Result<Strategy, Failure> {
+    Strategy::parse(name).ok_or_else(|| {
+        let names = Strategy::names();
+        Failure::request(format!("--strategy {name}: there is no such strategy; there are {names}"))
+    })
+}
+
 fn seconds(text: &str) -> Result<Duration, Failure> {
-    let number = text.parse::<f64>().ok().filter(|&s| s > 0.0);
-    let limit = number.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let number = text.parse::<f64>().ok();
+    // What rounds to no time at all is none.
+    let limit = number.and_then(|s| Duration::try_from_secs_f64(s).ok()).filter(|limit| !limit.is_zero());
     limit.ok_or_else(|| {
         Failure::request(format!("--time-limit {text}: a number of seconds such as 2 or 0.5 is expected"))
     })

@@ -19,6 +19,7 @@ use ein_ir::reference::run_from;
 use ein_plan::plan::Plan;
 use ein_run::measure::median;
 use ein_run::{Executor, ParameterSource};
+use ein_task::machine::Machine;
 use ein_task::units::{Bytes, Seconds};
 use einsummable::models::Folder;
 use einsummable::session::Runner;
@@ -75,23 +76,33 @@ struct Missing {
 pub fn bench(args: &Bench) -> Result<(), Failure> {
     output::writable(args.trace.as_ref())?;
     let kinds = peers::kinds(&args.compare)?;
+    // One device has no use for a strategy, but a name that is none is a mistake.
+    args.strategy.as_deref().map(asked::strategy).transpose()?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or(processors);
+    if threads > processors {
+        // The floor would add up what no two threads of one processor do at once.
+        return Err(Failure::request(format!("--threads {threads}: this host has {processors} processors")));
+    }
     let source = source_of(args);
     let (name, graph) = source::graph(&source)?;
     let seed = SyntheticWeights::new(0);
     let folder = source.place.as_deref().map(Path::new).filter(|p| p.is_dir());
     let folder = folder.map(Folder::open).transpose().map_err(Failure::request)?;
     let parameters: &dyn ParameterSource = folder.as_ref().map_or(&seed, |f| &f.weights);
-    let given = values::given(&graph, seed);
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let progress = Progress::start(format!("planning and loading {name}"));
-    let mut ours = Ours::new(args, &graph, &args.devices, threads, parameters, &given.tensors)?;
+    // What does not fit is said before memory is taken for what it is given.
+    let planned = Planned::new(args, &graph, &args.devices)?;
+    let alone = match planned.devices() {
+        1 => None,
+        _ => Some(Planned::new(args, &graph, first(&args.devices))?),
+    };
+    let given = values::given(&graph, seed);
+    let mut ours = Ours::new(planned, threads, parameters, &given.tensors)?;
     let result = ours.result()?;
     let peak = memory("VmHWM:").saturating_sub(ours.before);
     // What one device does is the measure of what cutting costs.
-    let mut one = match ours.devices {
-        1 => None,
-        _ => Some(Ours::new(args, &graph, first(&args.devices), threads, parameters, &given.tensors)?),
-    };
+    let mut one = alone.map(|plan| Ours::new(plan, threads, parameters, &given.tensors)).transpose()?;
     drop(progress);
     let (mut peers, mut missing) = (Vec::new(), Vec::new());
     let scripts = if kinds.is_empty() { None } else { Some(Scripts::write()?) };
@@ -154,7 +165,7 @@ fn memory(line: &str) -> u64 {
 fn turns(args: &Bench, runs: &mut [Runs<'_>], sides: &mut [Side]) -> Result<(), Failure> {
     let mut counts = Vec::new();
     for run in runs.iter_mut() {
-        let warm = run(args.warmup.max(1))?;
+        let warm = run(args.warmup)?;
         let quickest = warm.iter().copied().fold(f64::INFINITY, f64::min);
         counts.push(((TURN / quickest.max(1e-9)).ceil() as usize).clamp(1, MOST));
     }
@@ -205,19 +216,36 @@ fn asked_of(args: &Bench, devices: &str) -> Asked {
     }
 }
 
-impl Ours {
-    fn new(
-        args: &Bench,
-        graph: &Graph,
-        devices: &str,
-        threads: usize,
-        parameters: &dyn ParameterSource,
-        given: &BTreeMap<String, Dense>,
-    ) -> Result<Self, Failure> {
+/// A plan, and who is to run it.
+struct Planned {
+    plan: Arc<Plan>,
+    machine: Machine,
+    runner: Runner,
+}
+
+impl Planned {
+    fn new(args: &Bench, graph: &Graph, devices: &str) -> Result<Self, Failure> {
         let asked = asked_of(args, devices);
         let (machine, runner) = asked::runner(&asked)?;
         let options = asked::options(&asked, &machine)?;
         let (plan, _) = asked::cache(&asked).plan(graph, &machine, &options).map_err(refused)?;
+        Ok(Self { plan, machine, runner })
+    }
+
+    /// How many devices compute.
+    fn devices(&self) -> usize {
+        self.machine.workers().len()
+    }
+}
+
+impl Ours {
+    fn new(
+        planned: Planned,
+        threads: usize,
+        parameters: &dyn ParameterSource,
+        given: &BTreeMap<String, Dense>,
+    ) -> Result<Self, Failure> {
+        let Planned { plan, machine, runner } = planned;
         let before = memory("VmRSS:");
         let executor = match runner {
             Runner::Cpu => Executor::with_threads(plan.tasks.clone(), parameters, threads),

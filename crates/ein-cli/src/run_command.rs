@@ -190,28 +190,43 @@ fn generate(
     finish_text(args, compiled, error, out)
 }
 
+/// How far the last run's results are from the reference's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Error {
+    /// The largest absolute difference.
+    largest: f64,
+    /// The largest difference in parts of the largest magnitude of its output, where that is more than 1.
+    relative: f64,
+}
+
 /// Compares the last run with the reference, if asked to.
 pub(crate) fn check(
     args: &RunArgs,
     compiled: &Compiled,
     weights: &dyn ParameterSource,
-) -> Result<Option<f64>, Failure> {
+) -> Result<Option<Error>, Failure> {
     if !args.check {
         return Ok(None);
     }
     let _progress = Progress::start("checking against the dense reference");
-    compiled.max_abs_error(weights).map(Some).map_err(session)
+    let errors = compiled.errors(weights).map_err(session)?;
+    let largest = errors.iter().map(|&(error, _)| error).fold(0.0, f64::max);
+    let relative = errors.iter().map(|&(error, size)| error / size.max(1.0)).fold(0.0, f64::max);
+    Ok(Some(Error { largest, relative }))
 }
 
-/// What single precision may differ by between two orders of summation in models of this depth, for values
-/// near 1.
+/// What single precision may differ by between two orders of summation in models of this depth, in parts of the largest
+/// value.
 const TOLERANCE: f64 = 1e-3;
 
-fn verdict(error: Option<f64>) -> Result<(), Failure> {
+fn verdict(error: Option<Error>) -> Result<(), Failure> {
     match error {
-        Some(error) if error.is_nan() || error > TOLERANCE => Err(Failure::Differs(format!(
-            "the result differs from the one-device reference by up to {error:.3e}, more than {TOLERANCE:.0e}"
-        ))),
+        Some(Error { largest, relative }) if relative.is_nan() || relative > TOLERANCE => {
+            Err(Failure::Differs(format!(
+                "the result differs from the one-device reference by up to {largest:.3e}, which is {relative:.1e} of the \
+                 largest value: more than {TOLERANCE:.0e}"
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -226,13 +241,13 @@ fn trace(args: &RunArgs, compiled: &Compiled) -> Result<(), Failure> {
 pub(crate) fn finish_text(
     args: &RunArgs,
     compiled: &Compiled,
-    error: Option<f64>,
+    error: Option<Error>,
     mut out: String,
 ) -> Result<(), Failure> {
     trace(args, compiled)?;
     let plan = compiled.plan();
-    if let Some(error) = error {
-        let _ = writeln!(out, "  check        largest difference to the one-device reference {error:.3e}");
+    if let Some(Error { largest, .. }) = error {
+        let _ = writeln!(out, "  check        largest difference to the one-device reference {largest:.3e}");
     }
     let seconds = Seconds(compiled.seconds());
     let _ = writeln!(out, "  ran in       {seconds} (the last run), on CPU threads");
@@ -252,7 +267,7 @@ pub(crate) fn finish_json(
     args: &RunArgs,
     compiled: &Compiled,
     outputs: &Value,
-    error: Option<f64>,
+    error: Option<Error>,
     more: Value,
 ) -> Result<(), Failure> {
     trace(args, compiled)?;
@@ -265,7 +280,7 @@ pub(crate) fn finish_json(
     if let (Some(all), Value::Object(more)) = (value.as_object_mut(), more) {
         all.extend(more);
         if let Some(error) = error {
-            all.insert("max_abs_error_vs_reference".into(), json!(error));
+            all.insert("max_abs_error_vs_reference".into(), json!(error.largest));
         }
         if args.compare {
             let strategies = compare(&plan.graph, &plan.machine, &plan.options);
@@ -344,7 +359,8 @@ mod tests {
 
     #[test]
     fn a_difference_has_its_own_exit_code() {
-        let check = |error: Option<f64>, expected: Option<u8>| {
+        let check = |relative: Option<f64>, expected: Option<u8>| {
+            let error = relative.map(|relative| Error { largest: 7.0, relative });
             assert_eq!(verdict(error).err().map(|failure| failure.code()), expected, "{error:?}");
         };
         check(None, None);

@@ -249,8 +249,17 @@ impl Compiled {
 
     /// The largest absolute difference between the last run's outputs and the dense reference's.
     pub fn max_abs_error(&self, parameters: &dyn ParameterSource) -> Result<f64, SessionError> {
+        Ok(self.errors(parameters)?.into_iter().map(|(error, _)| error).fold(0.0, f64::max))
+    }
+
+    /// For every output of the last run, its largest absolute difference to the dense reference, and the largest finite
+    /// magnitude that the reference has in it.
+    pub fn errors(&self, parameters: &dyn ParameterSource) -> Result<Vec<(f64, f64)>, SessionError> {
         let right = self.reference(parameters)?;
-        Ok(self.outputs.iter().map(|(name, value)| value.max_abs_difference(&right[name])).fold(0.0, f64::max))
+        let size =
+            |value: &Dense| value.to_f64().into_iter().filter(|v| v.is_finite()).fold(0.0, |m, v| v.abs().max(m));
+        let of = |(name, value): (&String, &Dense)| (value.max_abs_difference(&right[name]), size(&right[name]));
+        Ok(self.outputs.iter().map(of).collect())
     }
 
     /// What the dense reference, on one device and without any plan, makes of the last run's inputs. Reads every

@@ -6,6 +6,8 @@ use std::fmt;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The scripts, which travel with the program.
 const SCRIPTS: [(&str, &str); 3] = [
@@ -56,11 +58,20 @@ pub fn kinds(names: &[String]) -> Result<Vec<Kind>, Failure> {
 pub struct Scripts(PathBuf);
 
 impl Scripts {
-    /// Writes them to a new folder.
+    /// Writes them to a folder that was not there before: what somebody else has put in its place is not run.
     pub fn write() -> Result<Self, Failure> {
-        let folder = std::env::temp_dir().join(format!("ein-peers-{}", std::process::id()));
+        let place = |n: u32| std::env::temp_dir().join(format!("ein-peers-{}-{n}", std::process::id()));
+        let mut made = Err(std::io::ErrorKind::AlreadyExists.into());
+        let mut folder = place(0);
+        for n in 0..100 {
+            folder = place(n);
+            made = std::fs::create_dir(&folder);
+            if !matches!(&made, Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists) {
+                break;
+            }
+        }
         let failed = |e: std::io::Error| Failure::run(format!("{} cannot be written: {e}", folder.display()));
-        std::fs::create_dir_all(&folder).map_err(failed)?;
+        made.map_err(failed)?;
         let scripts = Self(folder.clone());
         for (name, text) in SCRIPTS {
             std::fs::write(folder.join(name), text).map_err(failed)?;
@@ -89,6 +100,8 @@ pub struct Peer {
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    /// Reads what it prints besides, and keeps the last line of it.
+    errors: Option<JoinHandle<Option<String>>>,
 }
 
 impl Peer {
@@ -113,8 +126,9 @@ impl Peer {
         // What a peer prints besides is kept for when it fails, and must not fill its pipe.
         let errors = child.stderr.take().expect("it is piped");
         let errors = std::thread::spawn(move || BufReader::new(errors).lines().map_while(Result::ok).last());
-        let mut peer =
-            Self { kind, version: String::new(), first_seconds: 0.0, figures: vec![], child, requests, answers };
+        let (version, first_seconds, figures) = (String::new(), 0.0, Vec::new());
+        let errors = Some(errors);
+        let mut peer = Self { kind, version, first_seconds, figures, child, requests, answers, errors };
         match peer.ask(&request.to_string()) {
             Ok(answer) => {
                 answer["version"].as_str().unwrap_or("?").clone_into(&mut peer.version);
@@ -125,8 +139,7 @@ impl Peer {
             }
             Err(Some(reason)) => Err(reason),
             Err(None) => {
-                drop(peer);
-                let last = errors.join().ok().flatten().unwrap_or_else(|| "it says nothing".into());
+                let last = peer.last_words();
                 let install = format!("`{} -m pip install {}` installs it", python.display(), kind.program);
                 Err(if last.contains("No module named") { format!("{last}; {install}") } else { last })
             }
@@ -136,7 +149,7 @@ impl Peer {
     /// Seconds of so many runs.
     pub fn run(&mut self, count: usize) -> Result<Vec<f64>, Failure> {
         let answer = self.ask(&count.to_string()).map_err(|reason| {
-            let reason = reason.unwrap_or_else(|| "it ended".into());
+            let reason = reason.unwrap_or_else(|| format!("it ended: {}", self.last_words()));
             Failure::run(format!("{}: {reason}", self.kind))
         })?;
         let seconds: Vec<f64> = answer["seconds"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
@@ -144,6 +157,24 @@ impl Peer {
             return Ok(seconds);
         }
         Err(Failure::run(format!("{}: {} times of {count} runs came back", self.kind, seconds.len())))
+    }
+
+    /// The last line that a peer printed besides, which has ended or is ended now.
+    fn last_words(&mut self) -> String {
+        self.end();
+        let errors = self.errors.take();
+        // A process of its own that it leaves behind may keep the pipe open.
+        let is_read = || errors.as_ref().is_none_or(JoinHandle::is_finished);
+        (0..20).take_while(|_| !is_read()).for_each(|_| std::thread::sleep(Duration::from_millis(100)));
+        let last = errors.filter(JoinHandle::is_finished).and_then(|errors| errors.join().ok().flatten());
+        last.unwrap_or_else(|| "it says nothing".into())
+    }
+
+    fn end(&mut self) {
+        // The end of its input ends it. One that is stuck in a run is stopped.
+        self.requests = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// One line there and one back; `Err(None)` where the process has ended.
@@ -162,10 +193,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The end of its input ends it. One that is stuck in a run is stopped.
-        self.requests = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }
 

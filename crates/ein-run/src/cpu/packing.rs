@@ -11,7 +11,7 @@ use ein_ir::dtype::DType;
 use ein_ir::einsum::Access;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
-use ein_task::task::{OpRow, Task, TaskGraph, TaskId, Verb};
+use ein_task::task::{OpRow, Source, Stage, Task, TaskGraph, TaskId, Verb};
 
 /// The values of a task graph that are packed. It follows from the graph alone.
 #[derive(Debug, Default)]
@@ -51,19 +51,44 @@ impl Packing {
     }
 }
 
-/// The matrix as which a row reads a value, if it is a product that reads it once.
+/// The matrix as which a row reads a value, if it is a product, or begins with one, that reads it once.
 fn reads(graph: &TaskGraph, reader: TaskId, value: TaskId) -> Option<Constant> {
     let task = graph.task(reader);
-    let Verb::Kernel { op, labels, operands, .. } = &task.verb else { return None };
+    let read = |n: usize| task.reads[n];
+    let (op, labels, operands, result): (_, _, Vec<Option<TaskId>>, _) = match &task.verb {
+        Verb::Kernel { op, labels, operands, .. } => {
+            (op, labels, operands.iter().map(|n| n.map(read)).collect(), task.value.region.clone())
+        }
+        Verb::Fused { stages } => {
+            let source = |source: &Option<Source>| match source {
+                Some(Source::Read(n)) => Some(read(*n)),
+                Some(Source::Previous) | None => None,
+            };
+            // What is packed is a matrix to the product alone.
+            if stages[1..].iter().flat_map(|s| &s.operands).any(|s| source(s) == Some(value)) {
+                return None;
+            }
+            let Stage { op, labels, operands, .. } = &stages[0];
+            let result = graph.ops[*op].spec.as_ref()?.result_region(labels);
+            (op, labels, operands.iter().map(source).collect(), result)
+        }
+        Verb::Feed { .. }
+        | Verb::View { .. }
+        | Verb::Cut
+        | Verb::Send { .. }
+        | Verb::Receive { .. }
+        | Verb::Fold { .. }
+        | Verb::Paste
+        | Verb::Output { .. } => return None,
+    };
     let (Op::Einsum(e), &[Some(left), Some(right)]) = (&graph.ops[*op].op, operands.as_slice()) else { return None };
-    let [left, right] = [left, right].map(|n| task.reads[n]);
     // Of two parameters the second is packed, if any.
     let constant = |id: TaskId| graph.fed(id).is_some_and(|e| e.kind == InputKind::Parameter);
-    if (left == value) == (right == value) || left == value && constant(right) || task.value.form.fields.len() != 1 {
+    if (left == value) == (right == value) || left == value && constant(right) {
         return None;
     }
-    let regions: [&Region; 2] = [left, right].map(|n| &graph.task(n).value.region);
-    packable(e, labels, regions, &task.value.region, usize::from(right == value))
+    let regions: [&Region; 2] = [left, right].map(|id| &graph.task(id).value.region);
+    packable(e, labels, regions, &result, usize::from(right == value))
 }
 
 /// How many indices of a label of a row's block go together at least where the block is cut along it: of a packed operand
@@ -82,4 +107,83 @@ pub(crate) fn columns(
     // Columns that one index has.
     let inner = (label + 1..e.rank).filter(|&l| of(access, l)).map(|l| labels.0[l].len()).product::<usize>();
     (1..=packed::width()).find(|n| (n * inner).is_multiple_of(packed::width())).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ein_ir::monoid::Form;
+    use ein_ir::text;
+    use ein_task::machine::DeviceId;
+    use ein_task::task::{External, Slot, Value};
+
+    /// The rows of a graph, whole on one device, all that computes as one row.
+    fn one_row(lines: &str) -> TaskGraph {
+        let graph = text::parse(lines).unwrap_or_else(|e| panic!("{e}\n{lines}"));
+        let mut tasks = TaskGraph { devices: 1, ..TaskGraph::default() };
+        let (mut stages, mut reads, mut value) = (Vec::new(), Vec::new(), None);
+        for id in graph.ids() {
+            let node = graph.node(id);
+            let whole = Value { region: node.ty.whole(), form: Form::finished(node.ty.dtype, node.ty.shape.len()) };
+            if let Op::Input(kind) = node.op {
+                tasks.externals.push(External { name: node.name.clone(), kind, ty: node.ty.clone() });
+                reads.push(tasks.push(row(Verb::Feed { external: tasks.externals.len() - 1 }, &[], whole)));
+                continue;
+            }
+            tasks.ops.push(OpRow::of(&graph, id));
+            let spec = graph.spec(id).expect("it computes");
+            let labels = Region(spec.labels.iter().map(|l| ein_ir::region::Interval::new(0, l.extent)).collect());
+            let source = |input: &ein_ir::graph::TensorId| {
+                let read = reads.get(input.index()).map(|_| Source::Read(input.index()));
+                Some(read.unwrap_or(Source::Previous))
+            };
+            let operands = node.inputs.iter().map(source).collect();
+            stages.push(Stage { op: tasks.ops.len() - 1, labels, finish: true, operands });
+            value = Some(whole);
+        }
+        let verb = match <[Stage; 1]>::try_from(stages) {
+            Ok([Stage { op, labels, finish, operands }]) => {
+                let read = |s: Option<Source>| if let Some(Source::Read(n)) = s { Some(n) } else { None };
+                Verb::Kernel { op, labels, finish, operands: operands.into_iter().map(read).collect() }
+            }
+            Err(stages) => Verb::Fused { stages },
+        };
+        tasks.push(row(verb, &reads, value.expect("something computes")));
+        tasks
+    }
+
+    fn row(verb: Verb, reads: &[TaskId], value: Value) -> Task {
+        let (device, slot) = (DeviceId(0), Slot::default());
+        Task { device, verb, reads: reads.to_vec(), after: vec![], value, within: None, slot, label: 0 }
+    }
+
+    #[test]
+    fn weights_of_products_are_packed_whatever_follows_the_product() {
+        let head = "x: input f32[20, 30]\nw: param f32[40, 30]\n";
+        let product = "p = einsum f32 (s: 20, n: 40 | k: 30) sum x[s, k] * w[n, k]\n";
+        for (lines, packed) in [
+            (format!("{head}{product}return p\n"), [false, true].as_slice()),
+            (
+                format!(
+                    "{head}b: param f32[40]\n{product}y = einsum f32 (s: 20, n: 40) map p[s, n] + b[n]\nreturn y\n"
+                ),
+                &[false, true, false],
+            ),
+            // Who reads a weight in another way must find it as it was loaded.
+            (
+                "x: input f32[30, 30]\nw: param f32[30, 30]\n\
+                 p = einsum f32 (s: 30, n: 30 | k: 30) sum x[s, k] * w[n, k]\n\
+                 y = einsum f32 (s: 30, n: 30) map p[s, n] + w[s, n]\nreturn y\n"
+                    .to_owned(),
+                &[false, false],
+            ),
+            // No product.
+            (format!("{head}p = einsum f32 (s: 20, n: 40 | k: 30) max x[s, k] * w[n, k]\nreturn p\n"), &[false, false]),
+        ] {
+            let tasks = one_row(&lines);
+            let packing = Packing::of(&tasks);
+            let found: Vec<bool> = (0..packed.len()).map(|n| packing.is_packed(TaskId(n as u32))).collect();
+            assert_eq!(found, packed, "{lines}");
+        }
+    }
 }
