@@ -1,7 +1,8 @@
-"""The workloads in PyTorch on the CPU: eager, or compiled by torch.compile. See values.py for how it is spoken to."""
+"""The workloads in PyTorch on the CPU or on one GPU: eager, or compiled by torch.compile. See values.py for how it is
+spoken to."""
 import values
 
-ASKED = values.options(["eager", "compile"])
+ASKED = values.options(["eager", "compile"], ["cpu", "cuda"])
 
 import math
 
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 
 torch.set_num_threads(ASKED.threads)
 torch.set_grad_enabled(False)
+ON_GPU = ASKED.device == "cuda"
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
 
 
@@ -76,10 +78,10 @@ def encoder(request):
     """A folder of an encoder by transformers: hidden states, pooled and of length one where the folder says so."""
     from transformers import AutoModel
 
-    model = AutoModel.from_pretrained(request["folder"], dtype=torch.float32).eval()
+    model = AutoModel.from_pretrained(request["folder"], dtype=torch.float32).eval().to(ASKED.device)
     shape = request["batch"], request["sequence"]
-    ids = torch.tensor(request["ids"]).view(shape)
-    mask = torch.tensor(request["mask"]).view(shape)
+    ids = torch.tensor(request["ids"]).view(shape).to(ASKED.device)
+    mask = torch.tensor(request["mask"]).view(shape).to(ASKED.device)
 
     def embed(ids, mask):
         hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
@@ -94,7 +96,7 @@ def prepared(request):
     if "folder" in request:
         return encoder(request)
     work = values.Workload(request["workload"])
-    load = lambda array: torch.from_numpy(np.ascontiguousarray(array)).to(DTYPES[work.dtype])
+    load = lambda array: torch.from_numpy(np.ascontiguousarray(array)).to(DTYPES[work.dtype]).to(ASKED.device)
     if work.name == "block":
         return block(load, work)
     if work.name == "attention":
@@ -132,8 +134,10 @@ def make(request):
 
     def run():
         last[:] = [function(*arguments)]
+        if ON_GPU:
+            torch.cuda.synchronize()
 
-    return run, lambda: [last[0].to(torch.float64).numpy()]
+    return run, lambda: [last[0].to(torch.float64).cpu().numpy()]
 
 
 values.serve(torch.__version__, make)

@@ -149,10 +149,11 @@ def figures(array):
     return [float(np.abs(flat).sum()), float((flat * weights).sum())]
 
 
-def options(modes):
+def options(modes, devices=("cpu",)):
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--mode", choices=modes, default=modes[0])
+    parser.add_argument("--device", choices=devices, default=devices[0])
     asked = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))[: asked.threads]

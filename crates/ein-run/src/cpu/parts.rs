@@ -1,9 +1,12 @@
 //! A block of an operation in parts that several threads do at once: where there are fewer devices than processors.
 //!
 //! A label is cut that is an axis of the result and before which no axis has more than one index: so the parts of the
-//! result lie one after the other, and every kernel does its part as it would do any block.
+//! result lie one after the other, and every kernel does its part as it would do any block. Where each part would then
+//! read what is much larger than the result, as a product of few rows its weight, an axis is cut that spares that; such
+//! parts are made apart and copied.
 
 use super::Scratch;
+use super::boxes::copy_region;
 use super::piece::PieceMut;
 use crate::error::Cause;
 use crate::team::Team;
@@ -18,6 +21,9 @@ use std::sync::{Mutex, PoisonError};
 /// Seconds that a part is worth at least, by the price list: handing it out takes some microseconds.
 const WORTH: f64 = 40e-6;
 
+/// How many times the result's bytes another cut has to spare, for the parts to be made apart.
+const SPARED: f64 = 16.0;
+
 /// What is done with the labels of a part and its part of the result.
 type Block<'a> = dyn Fn(&[Region], &mut PieceMut<'_>, &mut Scratch) -> Result<(), Cause> + Sync + 'a;
 
@@ -30,11 +36,13 @@ pub(crate) struct Parts {
     bytes: usize,
     /// Bytes of all of them.
     total: usize,
+    /// The whole result, where its parts do not lie one after the other.
+    apart: Option<Region>,
 }
 
 thread_local! {
-    /// What a thread needs for parts; kept, so that later runs allocate nothing.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// What a thread needs for parts, and memory for one that is made apart; kept, so that later runs allocate nothing.
+    static SCRATCH: RefCell<(Scratch, Vec<u64>)> = RefCell::default();
 }
 
 impl Parts {
@@ -56,33 +64,19 @@ impl Parts {
     fn cut(stages: &[(&Spec, &Region)], form: &Form, count: usize, together: &dyn Fn(usize) -> usize) -> Option<Self> {
         let &(spec, labels) = stages.last()?;
         let [field] = form.fields.as_slice() else { return None };
-        let axis = (0..spec.rank).find(|&n| labels.0[n].len() != 1)?;
+        if count < 2 || labels.is_empty() || field.axes.first() != Some(&0) {
+            return None;
+        }
+        let first = (0..spec.rank).find(|&n| labels.0[n].len() != 1)?;
+        let one = |axis: usize| Some((axis, step(stages, axis, count, together)?));
+        // What is read once more with every part.
+        let again = |axis: usize| stages.iter().map(|(spec, labels)| unmoved(spec, labels, axis)).sum::<f64>();
+        let result = spec.result_region(labels);
+        let spares = SPARED * (result.volume() * field.dtype.bytes()) as f64;
+        let others = if field.axes.len() == spec.rank { first + 1..spec.rank } else { 0..0 };
+        let others = others.filter(|&axis| again(axis) + spares < again(first)).filter_map(one);
+        let (axis, step) = others.min_by(|a, b| again(a.0).total_cmp(&again(b.0))).or_else(|| one(first))?;
         let whole = labels.0[axis];
-        let mut quantum = together(axis);
-        for (spec, labels) in stages {
-            // Of earlier stages it is the same label, if they have it.
-            if axis >= spec.rank || labels.0[axis] != whole {
-                return None;
-            }
-            let label = &spec.labels[axis];
-            match label.role {
-                Role::Free | Role::Window => {}
-                Role::Fold | Role::Whole => return None,
-            }
-            match label.rule {
-                Rule::Any => {}
-                Rule::MultipleOf(other) if other.is_multiple_of(quantum) => quantum = other,
-                Rule::MultipleOf(other) => quantum *= other,
-            }
-        }
-        let aligned = spec.labels[axis].rule == Rule::Any || whole.lo.is_multiple_of(quantum);
-        if count < 2 || whole.is_empty() || field.axes.first() != Some(&0) || !aligned {
-            return None;
-        }
-        let step = whole.len().div_ceil(count).next_multiple_of(quantum);
-        if step >= whole.len() {
-            return None;
-        }
         let part = |lo: usize| {
             let one = |(_, labels): &(&Spec, &Region)| {
                 let mut part = (*labels).clone();
@@ -96,27 +90,81 @@ impl Parts {
         let all: Vec<(Vec<Region>, Region)> = (whole.lo..whole.hi).step_by(step).map(part).collect();
         // What a value's last field is padded with is no part's.
         let bytes = |region: &Region| region.project(&field.axes).volume() * field.dtype.bytes();
-        let (bytes, total) = (bytes(&all[0].1), bytes(&spec.result_region(labels)));
-        Some(Self { all, bytes, total })
+        let (bytes, total) = (bytes(&all[0].1), bytes(&result));
+        Some(Self { all, bytes, total, apart: (axis != first).then_some(result) })
     }
 
     /// Calls `block` for every part with its labels and its part of the result; the first error by place, if there is
     /// one.
     pub(crate) fn run(&self, result: &mut [u8], form: &Form, team: Team<'_>, block: &Block<'_>) -> Result<(), Cause> {
         let failed: Mutex<Option<(usize, Cause)>> = Mutex::new(None);
-        team.chunks(&mut result[..self.total], self.bytes, &|n, bytes| {
-            let (labels, region) = &self.all[n];
-            let mut piece = PieceMut::new(region, form, bytes);
-            let done = SCRATCH.with_borrow_mut(|scratch| block(labels, &mut piece, scratch));
-            if let Err(cause) = done {
-                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                if failed.as_ref().is_none_or(|first| n < first.0) {
-                    *failed = Some((n, cause));
-                }
+        let ended = |n: usize, done: Result<(), Cause>| {
+            let Err(cause) = done else { return };
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if failed.as_ref().is_none_or(|first| n < first.0) {
+                *failed = Some((n, cause));
             }
-        });
+        };
+        let result = &mut result[..self.total];
+        if let Some(whole) = &self.apart {
+            let (result, size) = (Mutex::new(result), form.fields[0].dtype.bytes());
+            team.each(self.all.len(), &|n| {
+                let (labels, region) = &self.all[n];
+                SCRATCH.with_borrow_mut(|(scratch, memory)| {
+                    let bytes = form.layout(region).1;
+                    memory.resize(memory.len().max(bytes.div_ceil(8)), 0);
+                    let bytes = &mut bytemuck::cast_slice_mut(memory)[..bytes];
+                    let done = block(labels, &mut PieceMut::new(region, form, bytes), scratch);
+                    let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
+                    copy_region(bytes, region, &mut result, whole, region, size);
+                    drop(result);
+                    ended(n, done);
+                });
+            });
+        } else {
+            team.chunks(result, self.bytes, &|n, bytes| {
+                let (labels, region) = &self.all[n];
+                let mut piece = PieceMut::new(region, form, bytes);
+                ended(n, SCRATCH.with_borrow_mut(|(scratch, _)| block(labels, &mut piece, scratch)));
+            });
+        }
         failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, cause)| Err(cause))
     }
+}
+
+/// How many indices of an axis of the result a part has of `count` equal ones, if all stages may be cut along it.
+fn step(stages: &[(&Spec, &Region)], axis: usize, count: usize, together: &dyn Fn(usize) -> usize) -> Option<usize> {
+    let &(spec, labels) = stages.last()?;
+    let whole = labels.0[axis];
+    let mut quantum = together(axis);
+    for (spec, labels) in stages {
+        // Of earlier stages it is the same label, if they have it.
+        if axis >= spec.rank || labels.0[axis] != whole {
+            return None;
+        }
+        let label = &spec.labels[axis];
+        match label.role {
+            Role::Free | Role::Window => {}
+            Role::Fold | Role::Whole => return None,
+        }
+        match label.rule {
+            Rule::Any => {}
+            Rule::MultipleOf(other) if other.is_multiple_of(quantum) => quantum = other,
+            Rule::MultipleOf(other) => quantum *= other,
+        }
+    }
+    let aligned = spec.labels[axis].rule == Rule::Any || whole.lo.is_multiple_of(quantum);
+    let step = whole.len().div_ceil(count).next_multiple_of(quantum);
+    (aligned && step < whole.len()).then_some(step)
+}
+
+/// Bytes of the operands of a block that do not depend on a label.
+fn unmoved(spec: &Spec, labels: &Region, label: usize) -> f64 {
+    let bytes = |n: usize| (spec.operand_region(n, labels).volume() * spec.operand_dtypes[n].bytes()) as f64;
+    let depends = |n: usize| spec.operands[n].axes.iter().any(|axis| axis.depends_on(label));
+    // Of a table that is read by index each part reads its own rows.
+    let unmoved = |n: &usize| !depends(*n) && !spec.operands[*n].by_index;
+    (0..spec.operands.len()).filter(unmoved).map(bytes).sum()
 }
 
 #[cfg(test)]
@@ -158,6 +206,15 @@ mod tests {
         check(&product, Region::of(&[(1, 2), (3, 4), (2, 9), (0, 5)]), 2, &[(2, 6), (6, 9)], 2);
         check(&product, Region::of(&[(1, 2), (3, 4), (2, 3), (0, 5)]), 2, &[], 2);
         check(&product, Region::of(&[(1, 1), (0, 7), (0, 9), (0, 5)]), 2, &[], 0);
+        // Few rows beside a large weight: its columns, of which no part reads another's.
+        let thin = spec("sk,kn->sn", &[&[3, 30], &[30, 90]]);
+        check(&thin, thin.space(), 2, &[(0, 2), (2, 3)], 0);
+        let thin = spec("sk,kn->sn", &[&[3, 400], &[400, 90]]);
+        let form = Form::finished(DType::F32, 2);
+        let apart = Parts::cut(&[(&thin, &thin.space())], &form, 2, &|_| 32).expect("ninety columns");
+        assert_eq!(apart.apart, Some(Region::whole(&[3, 90])));
+        let columns: Vec<Interval> = apart.all.iter().map(|(labels, _)| labels[0].0[1]).collect();
+        assert_eq!(columns, [Interval::new(0, 64), Interval::new(64, 90)]);
         // A label in threes.
         let mut threes = product.clone();
         threes.labels[1].rule = Rule::MultipleOf(3);
@@ -175,6 +232,24 @@ mod tests {
         assert_eq!(Parts::cut(&[(&whole, &whole.space())], &Form::finished(DType::F32, 2), 2, &|_| 1), None);
         // Nothing worth a part is cut, whatever the host.
         assert_eq!(Parts::of(&[(&product, &product.space())], &Form::finished(DType::F32, 2), 1, &|_| 1), None);
+    }
+
+    #[test]
+    fn parts_that_are_made_apart_are_put_in_their_places() {
+        let thin = spec("sk,kn->sn", &[&[3, 400], &[400, 90]]);
+        let form = Form::finished(DType::F32, 2);
+        let parts = Parts::cut(&[(&thin, &thin.space())], &form, 4, &|_| 1).expect("ninety columns");
+        let mut result = vec![0; form.layout(&Region::whole(&[3, 90])).1];
+        let told = parts.run(&mut result, &form, Team::alone(), &|labels, piece, _| {
+            let (rows, columns) = (labels[0].0[0], labels[0].0[1]);
+            let values = (rows.lo..rows.hi).flat_map(|r| (columns.lo..columns.hi).map(move |c| (100 * r + c) as f32));
+            piece.slice::<f32>(0).iter_mut().zip(values).for_each(|(to, value)| *to = value);
+            Ok(())
+        });
+        assert_eq!(told, Ok(()));
+        let found: &[f32] = bytemuck::cast_slice(&result);
+        let expected: Vec<f32> = (0..3).flat_map(|r| (0..90).map(move |c| (100 * r + c) as f32)).collect();
+        assert_eq!(found[..270], expected);
     }
 
     #[test]
