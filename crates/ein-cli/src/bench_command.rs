@@ -110,7 +110,7 @@ pub fn bench(args: &Bench) -> Result<(), Failure> {
         let request = peers::request(source.workload.as_deref(), &name, &given.texts);
         for kind in kinds {
             let _progress = Progress::start(format!("starting {kind}"));
-            match Peer::start(scripts, &args.python, kind, threads, &request) {
+            match Peer::start(scripts, &args.python, kind, threads, &ours.runner, &request) {
                 Ok(peer) => peers.push(peer),
                 Err(reason) => missing.push(Missing { kind, reason }),
             }

@@ -1,6 +1,7 @@
 //! Other programs that compute the same, each a Python process that stays warm while sides are timed in turns.
 
 use crate::failure::Failure;
+use einsummable::session::Runner;
 use serde_json::{Value, json};
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -105,17 +106,23 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts a peer and has it run once; `Err` says why it cannot.
+    /// Starts a peer where our side runs and has it run once; `Err` says why it cannot.
     pub fn start(
         scripts: &Scripts,
         python: &Path,
         kind: Kind,
         threads: usize,
+        runner: &Runner,
         request: &Value,
     ) -> Result<Self, String> {
+        let device = match runner {
+            Runner::Cpu => "cpu",
+            #[cfg(feature = "cuda")]
+            Runner::Cuda { .. } => "cuda",
+        };
         let mut child = Command::new(python)
             .arg(scripts.0.join(format!("{}_peer.py", kind.program)))
-            .args(["--threads", &threads.to_string(), "--mode", kind.mode])
+            .args(["--threads", &threads.to_string(), "--mode", kind.mode, "--device", device])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

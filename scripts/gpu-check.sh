@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Everything that a GPU is needed to check, in one go of less than 8 minutes:
+#
+#   scripts/gpu-check.sh pack FOLDER    where Rust is: builds what is needed and puts it, with this script, in FOLDER
+#   FOLDER/gpu-check.sh run             where the GPU is: checks results on cuda:0, then times, and prints one table
+#
+# The machine with the GPU needs NVIDIA's driver, NVRTC (a CUDA toolkit, or the package that PyTorch comes with) and, to
+# compare with, a Python that has torch and numpy: PYTHON names it (python3). LIMIT is the seconds that timing may go on
+# (300). The table is also written to FOLDER/table.txt, the figures behind it to FOLDER/figures.jsonl.
+set -euo pipefail
+
+pack() {
+    local folder="${1:?a folder to pack into}"
+    cd "$(dirname "$0")/.."
+    cargo build --release --package ein-cli
+    local tests
+    tests="$(cargo test --release --package ein-tests --test cuda --no-run --message-format json |
+        python3 -c 'import json, sys
+rows = map(json.loads, sys.stdin)
+print([r["executable"] for r in rows if r.get("executable") and r["target"]["name"] == "cuda"][-1])')"
+    local target="${CARGO_TARGET_DIR:-target}"
+    mkdir -p "$folder"
+    cp "$target/release/ein" "$folder/ein"
+    cp "$tests" "$folder/conformance"
+    cp scripts/gpu-check.sh "$folder/gpu-check.sh"
+    strip "$folder/ein" "$folder/conformance"
+    du -ch "$folder"/* | tail -n 1
+}
+
+# One line of figures: our side and, where PyTorch is there, its sides, timed in turns.
+bench() {
+    local what="$1" line="$2" devices="$3" peers="$4"
+    if ((SECONDS > LIMIT)); then
+        echo "{\"what\": \"$what\", \"line\": \"$line\", \"devices\": \"$devices\", \"skipped\": true}" >>figures.jsonl
+        return
+    fi
+    echo "timing $line on $devices" >&2
+    local figures
+    # A result that differs is said in the figures and by the exit code; the table says it again.
+    figures="$(./ein bench "$line" --machine cuda --devices "$devices" --compare "$peers" --python "$PYTHON" \
+        --runs 9 --no-cache --json 2>>errors.txt)" || true
+    [[ -n "$figures" ]] || figures='null'
+    WHAT="$what" LINE="$line" DEVICES="$devices" FIGURES="$figures" "$PYTHON" -c 'import json, os
+e = os.environ
+row = {"what": e["WHAT"], "line": e["LINE"], "devices": e["DEVICES"], "figures": json.loads(e["FIGURES"])}
+print(json.dumps(row))' >>figures.jsonl
+}
+
+table() {
+    "$PYTHON" - <<'TABLE'
+import json
+
+print(f"{'workload':<42} {'devices':<8} {'ours ms':>9} {'TFLOP/s':>8} {'MB moved':>9} {'against':<16} {'ratio':>6} {'apart':>8}")
+for row in map(json.loads, open("figures.jsonl")):
+    head = f"{row['line']:<42} {row['devices'].count(',') + 1:<8}"
+    figures = row.get("figures")
+    if not figures:
+        print(head, "no time left" if row.get("skipped") else "FAILED: see errors.txt")
+        continue
+    own = f"{figures['seconds'] * 1e3:>9.3f} {figures['gflops'] / 1e3:>8.1f} {figures['bytes_moved'] / 1e6:>9.1f}"
+    sides = [(p["name"], p["ratio"], p["apart"]) for p in figures["peers"]]
+    sides += [("one device", one["ratio"], None) for one in [figures["one_device"]] if one]
+    sides += [(f"{m['name']}: {m['reason']}", None, None) for m in figures["missing"]]
+    for n, (name, ratio, apart) in enumerate(sides or [("", None, None)]):
+        ratio = "" if ratio is None else f"{ratio:6.3f}"
+        apart = "" if apart is None else f"{apart:8.1e}"
+        print(head if n == 0 else " " * len(head), own if n == 0 else " " * len(own), f"{name:<16} {ratio:>6} {apart:>8}")
+TABLE
+}
+
+run() {
+    cd "$(dirname "$0")"
+    PYTHON="${PYTHON:-python3}" LIMIT="${LIMIT:-300}"
+    : >figures.jsonl
+    : >errors.txt
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
+    # The compiler that PyTorch comes with, where the system has none.
+    if [[ -z "${EIN_NVRTC:-}" ]] && ! ldconfig -p | grep -q 'libnvrtc\.so\.1[23]'; then
+        EIN_NVRTC="$("$PYTHON" -c 'import glob, os, site
+found = [f for s in site.getsitepackages() for f in glob.glob(os.path.join(s, "nvidia", "*", "lib", "libnvrtc.so.1[23]"))]
+print(os.path.dirname(sorted(found)[-1]) if found else "")' 2>/dev/null || true)"
+        [[ -z "$EIN_NVRTC" ]] || export EIN_NVRTC
+    fi
+    echo "results on cuda:0, as 1, 2, 4 and 8 devices:"
+    local failed=0
+    EIN_TEST_GPU=1 timeout 150 ./conformance --test-threads 1 conformance 2>&1 | tail -n 30 || failed=1
+    SECONDS=0
+    local eight=cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0
+    bench product gemm:8192,8192,8192,bf16 cuda:0 torch:eager
+    bench attention attention:1x4096,32,8,128,causal,bf16 cuda:0 torch:eager
+    bench attention attention:1x32768,32,8,128,causal,bf16 cuda:0 torch:eager
+    bench attention attention:32x128,32,8,128,causal,bf16 cuda:0 torch:eager
+    bench block block:1x4096,4096,32,32,11008,bf16 cuda:0 torch:compile
+    bench decode block:decode=64x4096,4096,32,32,11008,bf16 cuda:0 torch:compile
+    bench devices block:1x4096,4096,32,32,11008,bf16 "$eight" torch:eager
+    bench block block:8x1024,4096,32,32,11008,bf16 cuda:0 torch:compile
+    bench block block:1x4096,8192,64,8,28672,bf16 cuda:0 torch:compile
+    bench attention attention:1x16384,32,8,128,causal,bf16 cuda:0 torch:eager
+    table | tee table.txt
+    if ((failed)); then
+        echo "results differ: see above" >&2
+        exit 1
+    fi
+}
+
+case "${1:-}" in
+pack) pack "${2:-}" ;;
+run) run ;;
+*)
+    sed -n '2,10p' "$0" >&2
+    exit 2
+    ;;
+esac
