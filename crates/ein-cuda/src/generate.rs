@@ -8,6 +8,7 @@
 //! Memory that a kernel reads or writes begins at a multiple of 16 bytes where its value does; [`stored::alignment`]
 //! tells what is left of that at an element.
 
+mod across;
 mod body;
 mod contract;
 mod copy;

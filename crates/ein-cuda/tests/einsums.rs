@@ -249,7 +249,9 @@ fn every_monoid_type_and_layout() {
             if statistic && !dtype.is_float() {
                 continue;
             }
-            for (n, (shape, order)) in shapes.iter().enumerate() {
+            // Every layout in some types, some in every type.
+            let some = if matches!(dtype, DType::F32 | DType::BF16 | DType::I64) { &shapes[..] } else { &shapes[..3] };
+            for (n, (shape, order)) in some.iter().enumerate() {
                 let (e, stored) = fold(shape, order, monoid, dtype, dtype);
                 let tensor = rng.dense(dtype, &stored, true);
                 let rank = e.shape().len();

@@ -36,9 +36,10 @@ fn nothing(e: &Einsum, labels: &Region) -> Body {
 
 /// The program of a block.
 pub(crate) fn program(e: &Einsum, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
-    let body = body(e, call.labels, &call.operands)?;
+    let mut body = body(e, call.labels, &call.operands)?;
     let mut program = Program::default();
     if body.labels.rank() == e.rank && !e.folds() {
+        body.cast(e.dtype);
         program.steps.extend(map(&body, &call.result)?);
         return Ok(program);
     }
