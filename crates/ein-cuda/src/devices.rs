@@ -64,7 +64,7 @@ impl Devices {
     ) -> Result<Self, RunError> {
         assert_eq!(seats.len(), graph.devices, "a seat for each device");
         let driver = Driver::new().map_err(|e| failed(0, &e))?;
-        let (gpus, places) = used(driver, seats)?;
+        let (gpus, places) = used(&driver, seats)?;
         let sites = sites(&gpus, &places, seats, settings)?;
         let nodes = Nodes::new(graph, &sites, &generate::program)?;
         let functions = functions(&nodes, &gpus, &sites)?;

@@ -24,7 +24,7 @@ pub use stream::Stream;
 use cudarc::driver::sys;
 use error::check;
 use std::ffi::c_int;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The lowest version of the driver's interface that is enough: 12.0, the first in which a node of a graph names its
 /// context.
@@ -43,12 +43,7 @@ impl Driver {
     /// # Errors
     ///
     /// No library, one that is too old, or one that does not answer. That there are no GPUs is no error here.
-    pub fn new() -> Result<&'static Self, DriverError> {
-        static DRIVER: OnceLock<Result<Driver, DriverError>> = OnceLock::new();
-        DRIVER.get_or_init(Self::begin).as_ref().map_err(Clone::clone)
-    }
-
-    fn begin() -> Result<Self, DriverError> {
+    pub fn new() -> Result<Self, DriverError> {
         // SAFETY: loads a library, which runs its own initialisers; they are those of the driver.
         if !unsafe { sys::is_culib_present() } {
             return Err(DriverError::NoLibrary);

@@ -168,6 +168,8 @@ pub struct Nodes {
     pub states: Vec<Passage>,
     /// Outputs, which lie in the host's memory after a run.
     pub outputs: Vec<Passage>,
+    /// Receiving halves that are not done, because folds read what they would bring where it is.
+    pub in_place: Vec<TaskId>,
     /// Where in the host's memory devices' fault records lie after a run, by device.
     pub faults: Vec<Option<usize>>,
 }
@@ -189,20 +191,5 @@ impl Nodes {
             making.row(id).map_err(|cause| RunError::task(graph, id.0, cause))?;
         }
         Ok(making.finish())
-    }
-
-    /// Bytes that are copied from one device's memory to another's, in one go or through the host's.
-    pub fn moved(&self) -> u64 {
-        let bytes = |node: &Node| match &node.work {
-            Work::Copy { from: Block::Device(a), to: Block::Device(b), lines } if a != b => lines.bytes(),
-            Work::Copy { from: Block::Host, lines, .. } if self.is_relayed(node) => lines.bytes(),
-            _ => 0,
-        };
-        self.all.iter().map(bytes).sum()
-    }
-
-    /// Whether a copy out of the host's memory is the second half of a move.
-    fn is_relayed(&self, node: &Node) -> bool {
-        self.inputs.iter().all(|input| Some(input.row) != node.row)
     }
 }

@@ -80,6 +80,7 @@ impl<'a> Making<'a> {
         }
         let nodes = Nodes {
             devices: devices.iter().map(|d| d.scratch + LANES as u64 * d.lane).collect(),
+            in_place: graph.rows().map(|(id, _)| id).filter(|id| rows.is_in_place(graph, *id)).collect(),
             faults: vec![None; graph.devices],
             ..Nodes::default()
         };
@@ -97,7 +98,7 @@ impl<'a> Making<'a> {
             (Some(program), _) => self.program(id, program, &waits),
             (None, Verb::Feed { external }) => self.feed(id, *external, &waits),
             (None, Verb::Output { output }) => self.output(id, *output, &waits),
-            (None, Verb::Receive { .. }) => self.receive(id, &waits),
+            (None, Verb::Receive { .. }) => self.receive(id, &waits)?,
             (None, _) => return Err(Cause::malformed("nobody receives what is sent")),
         };
         // What has nothing to do is done when what it waits for is.
@@ -197,7 +198,8 @@ impl<'a> Making<'a> {
         last.into_iter().collect()
     }
 
-    fn work(&self, id: TaskId, step: Step, lane: usize, workspace: u64) -> Work {
+    /// A step, with its addresses.
+    pub(super) fn work(&self, id: TaskId, step: Step, lane: usize, workspace: u64) -> Work {
         let at = |place: Place| self.address(id, place, lane);
         match step {
             Step::Launch(launch) => {
@@ -242,7 +244,11 @@ impl<'a> Making<'a> {
             Base::Read(n) => {
                 let mut read = self.graph.task(task.reads[n]);
                 if self.rows.is_in_place(self.graph, task.reads[n]) {
-                    read = self.graph.task(self.graph.task(read.reads[0]).reads[0]);
+                    read = self.graph.task(read.reads[0]);
+                }
+                // What a sending half reads is what its move reads.
+                if let Verb::Send { .. } = read.verb {
+                    read = self.graph.task(read.reads[0]);
                 }
                 (read.device, read.slot.offset)
             }

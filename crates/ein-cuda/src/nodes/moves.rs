@@ -3,7 +3,14 @@
 use super::making::Making;
 use super::{Block, Sites, Work};
 use crate::copies::{Lines, Pitch, of_value};
-use ein_task::task::{TaskGraph, TaskId, Verb};
+use crate::generate::moved;
+use ein_run::Cause;
+use ein_task::task::{Task, TaskGraph, TaskId, Verb};
+
+/// Bytes of a line from which on copy engines copy boxes well.
+const WIDTH: u64 = 512;
+/// Most copies of one move.
+const COPIES: usize = 4;
 
 /// The receiving halves that need not be done: a fold alone reads what they bring, and can read it where it is. It is
 /// folded as it arrives, and nothing is written in between.
@@ -29,20 +36,24 @@ pub(super) fn readable(graph: &TaskGraph, sites: &Sites) -> Vec<TaskId> {
 
 impl Making<'_> {
     /// A move: out of the value that is sent, to where it is received.
-    pub(super) fn receive(&mut self, id: TaskId, waits: &[usize]) -> Vec<usize> {
+    pub(super) fn receive(&mut self, id: TaskId, waits: &[usize]) -> Result<Vec<usize>, Cause> {
         let task = self.graph.task(id);
         let source = self.graph.task(self.graph.task(task.reads[0]).reads[0]);
         let (from, to) = (source.device.index(), task.device.index());
         let begin = [source, task].map(|t| t.slot.offset);
         let copies = of_value(&task.value.form, source.stored(), task.stored(), &task.value.region);
-        let copies = copies.into_iter().map(|lines| shifted(lines, begin));
-        if self.sites.reaches(to, from) || self.sites.reaches(from, to) || self.sites.devices[to].host {
-            // Who reaches the other's memory copies; of both the reader.
-            let by = if self.sites.devices[to].host || !self.sites.reaches(to, from) { from } else { to };
-            let by = if self.sites.devices[by].host { to } else { by };
+        // Who reaches the other's memory does it; of both the one that receives.
+        let host = |device: usize| self.sites.devices[device].host;
+        let by = [to, from].into_iter().find(|&by| !host(by) && self.sites.reaches(by, from + to - by));
+        if let Some(by) = by.or_else(|| (host(from) && host(to)).then_some(to)) {
+            if is_scattered(&copies) {
+                return self.kernels(id, source, by, waits);
+            }
             let (from, to) = (Block::Device(from), Block::Device(to));
-            return copies.map(|lines| self.push(Some(id), by, Work::Copy { from, to, lines }, waits)).collect();
+            let copy = |lines| Work::Copy { from, to, lines: shifted(lines, begin) };
+            return Ok(copies.into_iter().map(|lines| self.push(Some(id), by, copy(lines), waits)).collect());
         }
+        let copies = copies.into_iter().map(|lines| shifted(lines, begin));
         // Through the host's memory, where it lies packed.
         let relay = |lines: Lines| {
             let at = self.host(lines.bytes());
@@ -52,8 +63,25 @@ impl Making<'_> {
             let first = self.push(Some(id), source.device.index(), Work::Copy { from, to: host, lines: out }, waits);
             self.push(Some(id), to, Work::Copy { from: host, to: to_block, lines: back }, &[first])
         };
-        copies.map(relay).collect()
+        Ok(copies.map(relay).collect())
     }
+
+    /// A move by kernels.
+    fn kernels(&mut self, id: TaskId, source: &Task, by: usize, waits: &[usize]) -> Result<Vec<usize>, Cause> {
+        let program = moved(source, self.graph.task(id))?;
+        let mut last: Option<usize> = None;
+        for step in program.steps {
+            let work = self.work(id, step, 0, 0);
+            let after = last.map_or_else(|| waits.to_vec(), |last| vec![last]);
+            last = Some(self.push(Some(id), by, work, &after));
+        }
+        Ok(last.into_iter().collect())
+    }
+}
+
+/// Whether lines are so short, or copies so many, that a kernel is faster than copy engines.
+fn is_scattered(copies: &[Lines]) -> bool {
+    copies.len() > COPIES || copies.iter().any(|c| c.lines * c.layers > 1 && c.width < WIDTH)
 }
 
 /// Lines of values as lines of the blocks in which the values begin so many bytes in.

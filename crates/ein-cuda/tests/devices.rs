@@ -1,0 +1,87 @@
+//! Devices on fake GPUs: exchanges, as many GPUs as devices or fewer, with and without access to one another.
+
+#[path = "../../ein-run/tests/common/mod.rs"]
+mod common;
+
+use common::{Build, integers};
+use ein_cuda::devices::{Devices, Seat, Settings};
+use ein_fake_cuda::{FakeMachine, install};
+use ein_ir::dense::Dense;
+use ein_ir::dtype::DType;
+use ein_ir::graph::{Graph, TensorType};
+use ein_ir::monoid::Monoid;
+use ein_ir::op::InputKind;
+use ein_ir::region::Region;
+use ein_run::Executor;
+use ein_task::task::{OpRow, TaskGraph, TaskId};
+use std::collections::BTreeMap;
+
+const F: DType = DType::F32;
+
+/// A product whose sum is cut in three, folded in halves; and columns of a factor, which are received where they are
+/// wanted and do not lie side by side there.
+fn product() -> TaskGraph {
+    let mut graph = Graph::new();
+    let [x, w] = [("x", InputKind::Input, [5, 6]), ("w", InputKind::Parameter, [6, 4])]
+        .map(|(name, kind, shape)| graph.input(name, kind, TensorType::new(F, shape)).expect("an input"));
+    let y = graph.contraction("y", "ik,kj->ij", &[x, w]).expect("a product");
+    let mut b = Build::new(3);
+    b.0.ops.push(OpRow::of(&graph, y));
+    let [x, w] = [("x", InputKind::Input, [5, 6]), ("w", InputKind::Parameter, [6, 4])]
+        .map(|(name, kind, shape)| b.external(name, kind, F, &shape));
+    let mut feeds = Vec::new();
+    let partials = [(0, 2), (2, 3), (3, 6)].map(|k| {
+        let device = feeds.len() as u16;
+        let factors = [b.feed(device, x, Region::of(&[(0, 5), k])), b.feed(device, w, Region::of(&[k, (0, 4)]))];
+        feeds.push(factors[0]);
+        b.kernel(device, 0, Region::of(&[(0, 5), (0, 4), k]), false, &factors)
+    });
+    let mut parts = Vec::new();
+    for (device, rows) in [(0, (0, 2)), (1, (2, 5))] {
+        let piece = |(n, &partial): (usize, &TaskId)| {
+            let cut = b.cut(partial, Region::of(&[rows, (0, 4)]));
+            if n == device { cut } else { b.send(cut, device as u16) }
+        };
+        let pieces: Vec<TaskId> = partials.iter().enumerate().map(piece).collect();
+        parts.push(b.fold(Monoid::Sum, true, &pieces, F));
+    }
+    b.output("y", F, &[5, 4], &parts);
+    let columns = b.send(feeds[2], 1);
+    let pasted = b.paste(&[feeds[1], columns], Region::of(&[(0, 5), (2, 6)]));
+    b.output("z", F, &[5, 6], &[feeds[0], pasted]);
+    b.0.receive_in_place();
+    b.finish()
+}
+
+#[test]
+fn exchanges_are_right_on_any_gpus() {
+    let graph = product();
+    let (x, w) = (integers(F, &[5, 6], 2), integers(F, &[6, 4], 1));
+    let at = |of: &Dense, i: usize, j: usize| of.get(i * of.shape[1] + j);
+    let element = |n: usize| (0..6).map(|k| at(&x, n / 4, k) * at(&w, k, n % 4)).sum::<f64>();
+    let expected: Vec<f64> = (0..20).map(element).collect();
+    let machines = [
+        (FakeMachine::new(3), [0, 1, 2]),
+        (FakeMachine::new(3).apart(0, 1).apart(1, 2), [0, 1, 2]),
+        (FakeMachine::new(2), [0, 1, 0]),
+        (FakeMachine::new(1), [0, 0, 0]),
+    ];
+    for (machine, gpus) in machines {
+        let fake = install(&machine).expect("g++ is there");
+        let seats = gpus.map(Seat::Gpu);
+        let parameters = BTreeMap::from([("w".to_owned(), w.clone())]);
+        let made = Executor::on(graph.clone(), |graph| {
+            Ok(Box::new(Devices::new(graph, &parameters, &seats, Settings::default())?))
+        });
+        let mut executor = made.unwrap_or_else(|e| panic!("{gpus:?}: {e}: {:?}", fake.report()));
+        let inputs: BTreeMap<String, Dense> = BTreeMap::from([("x".to_owned(), x.clone())]);
+        for _ in 0..2 {
+            let run = executor.run(&inputs).unwrap_or_else(|e| panic!("{gpus:?}: {e}: {:?}", fake.report()));
+            assert_eq!(run.outputs["y"].to_f64(), expected, "{gpus:?}");
+            assert_eq!(run.outputs["z"], x, "{gpus:?}");
+        }
+        drop(executor);
+        assert_eq!(fake.report(), None, "{gpus:?}");
+        assert_eq!((0..machine.gpus).map(|g| fake.used(g)).sum::<u64>(), 0, "{gpus:?}: memory is given back");
+    }
+}

@@ -1,0 +1,3 @@
+//! The device of NVIDIA GPUs, without any: task graphs as nodes, and all of it on GPUs that are not there.
+
+mod nodes;
