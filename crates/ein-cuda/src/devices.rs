@@ -6,7 +6,7 @@ mod loading;
 use crate::compile::{Arch, compile};
 use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Replay, Stream};
 use crate::generate;
-use crate::nodes::{FAULT, Nodes, Passage, Site, Sites, Work};
+use crate::nodes::{Nodes, Passage, Site, Sites, Work};
 use crate::program::{Fault, FaultCode, Target};
 use crate::rows::is_resident;
 use building::Building;
@@ -87,17 +87,22 @@ impl Devices {
         &self.nodes
     }
 
-    /// The device that is to be named for a failed run: the first whose GPU does not answer, else the first.
-    fn blamed(&self) -> usize {
-        let lost = self.gpus.iter().find(|gpu| gpu.synchronize().is_err());
-        let on = |seat: &Seat| lost.is_some_and(|gpu| *seat == Seat::Gpu(gpu.ordinal() as usize));
-        self.seats.iter().position(on).unwrap_or(0)
+    /// What is said of a run that the driver failed. It does not say where: named is the first device whose GPU does
+    /// not answer any more, and the others with it.
+    fn lost(&self, error: &DriverError) -> RunError {
+        let silent: Vec<i32> =
+            self.gpus.iter().filter(|gpu| gpu.synchronize().is_err()).map(|gpu| gpu.ordinal()).collect();
+        let on = |seat: &Seat| silent.iter().any(|&ordinal| *seat == Seat::Gpu(ordinal as usize));
+        let device = DeviceId(self.seats.iter().position(on).unwrap_or(0) as u16);
+        let names: Vec<String> = silent.iter().map(|ordinal| format!("cuda:{ordinal}")).collect();
+        let silent = if names.is_empty() { String::new() } else { format!("; {} no longer answer", names.join(", ")) };
+        RunError::Device { device, reason: format!("{error}{silent}; nothing is run here any more") }
     }
 
     /// What kernels reported in the last run, if anything: the first row's.
     fn fault(&self, graph: &TaskGraph) -> Option<RunError> {
         let host = self.replay.host(self.host);
-        let records = self.nodes.faults.iter().flatten().map(|at| record(&host[*at..][..FAULT as usize]));
+        let records = self.nodes.faults.iter().map(|at| record(&host[at.clone()]));
         let first = records.filter(|fault| fault.row > 0).min_by_key(|fault| fault.row)?;
         let row = (first.row - 1) as u32;
         Some(RunError::task(graph, row, cause(graph, TaskId(row), &first)))
@@ -127,7 +132,7 @@ impl Backend for Devices {
             }
         }
         if let Err(error) = self.replay.run() {
-            return Err(failed(self.blamed(), &error));
+            return Err(self.lost(&error));
         }
         if let Some(fault) = self.fault(graph) {
             return Err(fault);

@@ -170,8 +170,8 @@ pub struct Nodes {
     pub outputs: Vec<Passage>,
     /// Receiving halves that are not done, because folds read what they would bring where it is.
     pub in_place: Vec<TaskId>,
-    /// Where in the host's memory devices' fault records lie after a run, by device.
-    pub faults: Vec<Option<usize>>,
+    /// Where in the host's memory fault records lie after a run: one for every row that may report one.
+    pub faults: Vec<Range<usize>>,
 }
 
 impl Sites {

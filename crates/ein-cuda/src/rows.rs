@@ -70,9 +70,8 @@ impl Rows {
         let mut before: Vec<Vec<TaskId>> = vec![Vec::new(); graph.tasks.len()];
         for (id, task) in graph.rows().filter(|(_, t)| !is_resident(graph, t)) {
             let own = stands[id.index()];
-            // What is not received needs no room.
-            let after = if elided[id.index()] { &[] } else { task.after.as_slice() };
-            let waits = task.reads.iter().chain(after).filter(|t| !is_resident(graph, graph.task(**t)));
+            // Also of what is not received, because who uses its room next counts on that.
+            let waits = task.reads.iter().chain(&task.after).filter(|t| !is_resident(graph, graph.task(**t)));
             let waits: Vec<TaskId> = waits.map(|t| stands[t.index()]).filter(|t| *t != own).collect();
             before[own.index()].extend(waits);
         }

@@ -1,3 +1,8 @@
 //! The device of NVIDIA GPUs, without any: task graphs as nodes, and all of it on GPUs that are not there.
 
+mod conformance;
+mod faults;
+mod models;
 mod nodes;
+mod on_fakes;
+mod replay;

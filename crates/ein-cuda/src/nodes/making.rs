@@ -1,5 +1,6 @@
 //! Nodes, row by row.
 
+use super::moves;
 use super::{ALIGN, Address, Block, FAULT, Node, Nodes, Passage, Programs, Sites, Value, Work};
 use crate::copies::Lines;
 use crate::program::{Arg, Base, Epilogue, Matmul, Place, Program, Step};
@@ -8,6 +9,7 @@ use ein_ir::op::InputKind;
 use ein_run::cpu::boxes::BoxCopy;
 use ein_run::{Cause, RunError};
 use ein_task::task::{TaskGraph, TaskId, Verb};
+use std::collections::BTreeMap;
 
 /// Rows of one device that may use scratch memory at once.
 const LANES: usize = 2;
@@ -32,15 +34,17 @@ pub(super) struct Making<'a> {
 /// What a device has besides its arena.
 #[derive(Clone, Debug)]
 struct Device {
-    /// Where the fault record is.
+    /// Where the fault records are, and the rows that have one, each its own: so that rows which may report at once need
+    /// not wait for one another.
     fault: u64,
+    records: BTreeMap<TaskId, u64>,
     /// Where scratch memory begins, and how many bytes one row may use.
     scratch: u64,
     lane: u64,
     /// The last node of the row that used each lane before, and whose turn it is.
     users: [Option<usize>; LANES],
     turn: usize,
-    /// The node that clears the fault record, and those that may write it.
+    /// The node that clears the fault records, and those that may write them.
     cleared: Option<usize>,
     reporting: Vec<usize>,
 }
@@ -53,9 +57,8 @@ impl<'a> Making<'a> {
         programs: Programs<'_>,
     ) -> Result<Self, RunError> {
         let device = |bytes: &ein_task::units::Bytes| {
-            let fault = bytes.0.next_multiple_of(ALIGN);
-            let scratch = fault + ALIGN;
-            Device { fault, scratch, lane: 0, users: [None; LANES], turn: 0, cleared: None, reporting: Vec::new() }
+            let (fault, records, reporting) = (bytes.0.next_multiple_of(ALIGN), BTreeMap::new(), Vec::new());
+            Device { fault, records, scratch: 0, lane: 0, users: [None; LANES], turn: 0, cleared: None, reporting }
         };
         let mut devices: Vec<Device> = graph.arenas.iter().map(device).collect();
         let mut all = vec![None; graph.tasks.len()];
@@ -75,13 +78,19 @@ impl<'a> Making<'a> {
                 let program = programs(graph, id, target).map_err(|cause| RunError::task(graph, id.0, cause))?;
                 let device = &mut devices[task.device.index()];
                 device.lane = device.lane.max(scratch(&program).1);
+                if program.steps.iter().any(reports) {
+                    let before = device.records.len() as u64;
+                    device.records.insert(id, before);
+                }
                 all[id.index()] = Some(program);
             }
+        }
+        for device in &mut devices {
+            device.scratch = (device.fault + FAULT * device.records.len() as u64).next_multiple_of(ALIGN);
         }
         let nodes = Nodes {
             devices: devices.iter().map(|d| d.scratch + LANES as u64 * d.lane).collect(),
             in_place: graph.rows().map(|(id, _)| id).filter(|id| rows.is_in_place(graph, *id)).collect(),
-            faults: vec![None; graph.devices],
             ..Nodes::default()
         };
         Ok(Self { graph, sites, rows, nodes, programs: all, ends: vec![Vec::new(); graph.tasks.len()], devices })
@@ -109,12 +118,13 @@ impl<'a> Making<'a> {
     /// Adds what fetches the fault records, and hands all nodes over.
     pub(super) fn finish(mut self) -> Nodes {
         for device in 0..self.devices.len() {
-            let Device { fault, reporting, .. } = &self.devices[device];
-            let (fault, reporting) = (*fault, reporting.clone());
-            if !reporting.is_empty() {
-                let at = self.host(FAULT);
-                self.nodes.faults[device] = Some(at as usize);
-                let (from, lines) = (Block::Device(device), Lines::plain(fault, at, FAULT));
+            let Device { fault, reporting, records, .. } = &self.devices[device];
+            let (fault, reporting, bytes) = (*fault, reporting.clone(), FAULT * records.len() as u64);
+            if bytes > 0 {
+                let at = self.host(bytes);
+                let records = (at..at + bytes).step_by(FAULT as usize).map(|at| at as usize..(at + FAULT) as usize);
+                self.nodes.faults.extend(records);
+                let (from, lines) = (Block::Device(device), Lines::plain(fault, at, bytes));
                 self.push(None, device, Work::Copy { from, to: Block::Host, lines }, &reporting);
             }
         }
@@ -177,10 +187,7 @@ impl<'a> Making<'a> {
         }
         let mut last = None;
         for step in program.steps {
-            let reports = match &step {
-                Step::Launch(launch) => launch.args.iter().any(is_fault),
-                Step::Matmul(_) | Step::Copy { .. } | Step::Zero { .. } => false,
-            };
+            let reports = reports(&step);
             let work = self.work(id, step, lane, begin);
             let mut after = last.map_or_else(|| waits.clone(), |last| vec![last]);
             if reports {
@@ -243,28 +250,31 @@ impl<'a> Making<'a> {
             Base::Own => (task.device, task.slot.offset),
             Base::Read(n) => {
                 let mut read = self.graph.task(task.reads[n]);
+                let mut offset = 0;
                 if self.rows.is_in_place(self.graph, task.reads[n]) {
+                    offset = moves::begin(self.graph, task.reads[n]).unwrap_or(0);
                     read = self.graph.task(read.reads[0]);
                 }
                 // What a sending half reads is what its move reads.
                 if let Verb::Send { .. } = read.verb {
                     read = self.graph.task(read.reads[0]);
                 }
-                (read.device, read.slot.offset)
+                (read.device, read.slot.offset + offset)
             }
             Base::Scratch => (task.device, own.scratch + lane as u64 * own.lane),
-            Base::Fault => (task.device, own.fault),
+            Base::Fault => (task.device, own.fault + FAULT * own.records[&id]),
         };
         Address { block: Block::Device(device.index()), offset: begin + place.offset }
     }
 
-    /// The node that clears a device's fault record.
+    /// The node that clears a device's fault records.
     fn cleared(&mut self, device: usize) -> usize {
         if let Some(node) = self.devices[device].cleared {
             return node;
         }
         let at = Address { block: Block::Device(device), offset: self.devices[device].fault };
-        let node = self.push(None, device, Work::Zero { at, bytes: FAULT }, &[]);
+        let bytes = FAULT * self.devices[device].records.len() as u64;
+        let node = self.push(None, device, Work::Zero { at, bytes }, &[]);
         self.devices[device].cleared = Some(node);
         node
     }
@@ -301,6 +311,10 @@ fn workspace_bytes(m: &Matmul) -> u64 {
     (4 * PARTS * m.m * m.n * m.batch).min(WORKSPACE).next_multiple_of(ALIGN)
 }
 
-fn is_fault(arg: &Arg) -> bool {
-    matches!(arg, Arg::Pointer(place) if place.base == Base::Fault)
+/// Whether a step may report a fault.
+fn reports(step: &Step) -> bool {
+    match step {
+        Step::Launch(l) => l.args.iter().any(|arg| matches!(arg, Arg::Pointer(place) if place.base == Base::Fault)),
+        Step::Matmul(_) | Step::Copy { .. } | Step::Zero { .. } => false,
+    }
 }

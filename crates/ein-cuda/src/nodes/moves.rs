@@ -9,6 +9,8 @@ use ein_task::task::{Task, TaskGraph, TaskId, Verb};
 
 /// Bytes of a line from which on copy engines copy boxes well.
 const WIDTH: u64 = 512;
+/// Values begin at a multiple of so many bytes, for kernels that read several elements at once.
+const ALIGNED: u64 = 16;
 /// Most copies of one move.
 const COPIES: usize = 4;
 
@@ -24,7 +26,7 @@ pub(super) fn readable(graph: &TaskGraph, sites: &Sites) -> Vec<TaskId> {
             && matches!(graph.task(reader).verb, Verb::Fold { .. })
             && task.within.is_none()
             && source.within.is_none()
-            && source.value == task.value
+            && begin(graph, id).is_some()
             && sites.reaches(task.device.index(), source.device.index())
     };
     graph
@@ -32,6 +34,24 @@ pub(super) fn readable(graph: &TaskGraph, sites: &Sites) -> Vec<TaskId> {
         .map(|(id, _)| id)
         .filter(|id| matches!(graph.task(*id).verb, Verb::Receive { .. }) && fits(*id))
         .collect()
+}
+
+/// Bytes before what is received in the value that it is sent out of, if it lies there as it would here: side by side, and
+/// as well aligned as kernels count on.
+pub(super) fn begin(graph: &TaskGraph, receive: TaskId) -> Option<u64> {
+    let task = graph.task(receive);
+    let source = graph.task(graph.task(task.reads[0]).reads[0]);
+    if source.value == task.value {
+        return Some(0);
+    }
+    let region = &task.value.region;
+    match of_value(&task.value.form, &source.value.region, region, region)[..] {
+        [lines] if task.value.form.fields.len() == 1 => {
+            let aligned = lines.lines * lines.layers == 1 && lines.from.offset.is_multiple_of(ALIGNED);
+            aligned.then_some(lines.from.offset)
+        }
+        _ => None,
+    }
 }
 
 impl Making<'_> {
