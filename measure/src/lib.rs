@@ -4,6 +4,7 @@
 
 pub mod cpu;
 pub mod exchange;
+pub mod kernels;
 pub mod plan;
 pub mod random;
 pub mod report;

@@ -1,7 +1,7 @@
 //! `cargo xtask measure <what>`: one module a subcommand.
 
 use clap::{Parser, Subcommand};
-use ein_measure::{cpu, exchange, plan, simulator};
+use ein_measure::{cpu, exchange, kernels, plan, simulator};
 use std::process::ExitCode;
 
 /// Measures, and compares with bars.
@@ -18,6 +18,8 @@ enum What {
     Cpu(cpu::Arguments),
     /// Exchange programs: simulated time against bounds and against programs written by hand
     Exchange(exchange::Arguments),
+    /// Every GPU kernel of a broad corpus: whether it compiles, and what it takes of registers
+    Kernels(kernels::Arguments),
     /// The search: what its plans cost, and how long they take to find
     Plan(plan::Arguments),
     /// One plan: its figures as JSON
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     match Cli::parse().what {
         What::Cpu(arguments) => cpu::run(&arguments),
         What::Exchange(arguments) => exchange::run(&arguments),
+        What::Kernels(arguments) => kernels::run(&arguments),
         What::Plan(arguments) => plan::run(&arguments),
         What::One(question) => plan::one::run(&question),
         What::Simulator(arguments) => simulator::run(&arguments),

@@ -1,7 +1,8 @@
 //! Chores of the project: `cargo xtask ci` is what CI runs, `cargo xtask model` fetches the model of the demo,
-//! `cargo xtask vectors` asks `PyTorch` whether it still computes what the tests compare with.
+//! `cargo xtask cuda-compile` compiles the kernels of GPUs, `cargo xtask vectors` asks `PyTorch` whether it still computes what the tests compare with.
 
 mod ci;
+mod cuda;
 mod measure;
 mod model;
 mod nightly;
@@ -13,6 +14,7 @@ const USAGE: &str = "\
 usage: cargo xtask <chore>
 
   ci       everything that must hold: format, lints, documentation, tests (and the model they need)
+  cuda-compile  compiles the kernels of a broad corpus for NVIDIA GPUs, without one (fetches NVRTC)
   measure  measures with bars: `cargo xtask measure --help` says what
   model    fetches all-MiniLM-L6-v2 into models/ and prints the folder
   nightly  the random tests at their full size, and `vectors`: what .ci/nightly runs
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         Some("ci") => ci::run(),
         Some("nightly") => nightly::run(),
         Some("vectors") => vectors::run(),
+        Some("cuda-compile") => cuda::compile(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("measure") => measure::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("model") => model::fetch().map(|folder| println!("{}", folder.display())),
         _ => {

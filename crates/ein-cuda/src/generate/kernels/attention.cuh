@@ -182,13 +182,16 @@ template <typename A, int MT> struct ein_Attending {
     }
 };
 
-// Of the scores of a tile of 16 rows, that of row g + 8h and a key that only counts at run time.
+// Of the scores of a tile of 16 rows, that of row g + 8h and a key that only counts at run time. Bits are masked rather
+// than chosen, or the compiler would put the scores in memory to point at one of them.
 template <int NT> EIN_FN float ein_weight(const float (&s)[NT][4], int key, int h) {
-    float own = 0.0f;
+    int own = 0;
 #pragma unroll
-    for (int n = 0; n < NT; n++)
-        if (n == key / 8) own = key & 1 ? s[n][2 * h + 1] : s[n][2 * h];
-    return __shfl_sync(0xffffffffu, own, (threadIdx.x & 28) | (key % 8 / 2));
+    for (int n = 0; n < NT; n++) {
+        own |= __float_as_int(s[n][2 * h]) & -(int)((key & ~7) + (key & 1) == n * 8);
+        own |= __float_as_int(s[n][2 * h + 1]) & -(int)((key & ~7) + (key & 1) == n * 8 + 1);
+    }
+    return __shfl_sync(0xffffffffu, __int_as_float(own), (threadIdx.x & 28) | (key % 8 / 2));
 }
 
 // Adds what is unbounded of two values that weigh something.
@@ -199,7 +202,7 @@ template <typename T> EIN_FN void ein_add_unbounded(float& low, float& high, flo
 }
 
 // A row of shared memory, in elements: 16 bytes more than its values, so that eight rows lie in different banks.
-constexpr int ein_padded(int values) { return (values + 15) / 16 * 16 + 8; }
+EIN_FN constexpr int ein_padded(int values) { return (values + 15) / 16 * 16 + 8; }
 
 // Copies ROWS rows of SIZE elements to shared memory, `step` apart: those from `rows` on, and values from SIZE on, are 0.
 template <int ROWS, int SIZE, int THREADS>
@@ -213,7 +216,7 @@ EIN_FN void ein_copy_rows(unsigned short* to, const unsigned short* from, long l
 }
 
 // Bytes of shared memory of a block.
-template <typename A, int MT, int WARPS, int BN> constexpr int ein_attention_room() {
+template <typename A, int MT, int WARPS, int BN> EIN_FN constexpr int ein_attention_room() {
     return 2 * (WARPS * MT * 16 * ein_padded(A::D) + 2 * BN * (ein_padded(A::D) + ein_padded(A::E))) +
            8 * WARPS * MT * 16 + 8;
 }
@@ -426,7 +429,7 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
 // the warps of a block keys that follow each other.
 
 // What a block leaves of its part of the keys: E values, maximum and sum of 16 rows.
-template <typename A> constexpr int ein_part() { return 16 * (A::E + 2); }
+template <typename A> EIN_FN constexpr int ein_part() { return 16 * (A::E + 2); }
 
 template <typename A, typename T, int WARPS, int SPLITS, typename Out>
 EIN_FN void ein_attention_split(const A& a, Out out, float* parts, float* shared) {

@@ -1,0 +1,174 @@
+//! Task graphs that between them have every kind of kernel at many types and sizes.
+
+use crate::plan::graphs::graph;
+use crate::plan::question::place;
+use ein_cuda::generate;
+use ein_cuda::program::{Step, Target};
+use ein_ir::graph::Graph;
+use ein_ir::text;
+use ein_plan::options::Options;
+use ein_plan::plan::plan;
+use ein_task::task::{TaskGraph, Verb};
+use std::collections::BTreeMap;
+
+/// Layers and models of published sizes, and the devices that they are planned for.
+const WORKLOADS: [(&str, &[usize]); 11] = [
+    ("llama-7b-block:1x4096,bf16", &[1, 8]),
+    ("llama-7b-block:8x1024,bf16", &[1, 8]),
+    ("llama-7b-block:1x4096,f32", &[1]),
+    ("llama-70b-block:1x4096,bf16", &[1, 8]),
+    ("llama-70b-block:packed=2048+1024+1024,bf16", &[1, 8]),
+    ("llama-70b-block:decode=64x4096,bf16", &[1, 8]),
+    ("llama-7b-block:decode=1x32768,f16", &[1, 8]),
+    ("attention:1x1000,8,2,64,causal,f16", &[1, 3]),
+    ("attention:2x300,6,3,72,f32", &[1]),
+    ("conv:2,3,17x19,5,3,f32", &[1, 3]),
+    ("ffnn:300,500,200,64,f32", &[1, 5]),
+];
+
+/// Operations at every type: `DT` is the type.
+const OPERATIONS: &str = "\
+x: input DT[37, 520]
+y: input DT[520]
+ids: input i64[37]
+sum = einsum DT (i | j) sum x[i, j]
+down = einsum DT (j | i) sum x[i, j]
+largest = einsum DT (i | j) max x[i, j]
+least = einsum DT (| i, j) min x[i, j]
+product = einsum DT (i | j) prod x[i, j]
+map = einsum DT (i: 37, j: 520) map max(x[i, j], y[j]) * y[j]
+turned = permute x [1, 0]
+cut = slice x [1:36, 3:400:2]
+wide = pad x [1:2, 3:4] value 1
+both = concat(x, x) axis 0
+rolled = roll x [5, 7]
+rows = gather(x, ids)
+folded = scatter(x, ids) rows 50
+best = scatter(x, ids) rows 50 max
+running = scan(x) sum axis 1
+before = scan(x) max
+top = top(x) k 5
+places = top(x) k 40 smallest indices
+sorted = top(y) k 520
+return sum
+return down
+return largest
+return least
+return product
+return map
+return turned
+return cut
+return wide
+return both
+return rolled
+return rows
+return folded
+return best
+return running
+return before
+return top
+return places
+return sorted
+";
+
+/// What only floats have.
+const OF_FLOATS: &str = "\
+x: input DT[37, 520]
+w: input DT[520, 96]
+many: input DT[37, 96, 520]
+q: input DT[2, 8, 100, 64]
+k: input DT[2, 2, 100, 64]
+r: input DT[1, 4, 33, 128]
+odd: input DT[1, 2, 9, 20]
+large: input DT[1, 2, 70, 256]
+one: input DT[3, 8, 1, 128]
+cache: input DT[3, 2, 2000, 128]
+new: input DT[3, 2, 1, 128]
+moments = einsum DT (i, s: 2 | j) moments x[i, j]
+soft = einsum DT (i, s: 2 | j) softmax x[i, j]
+logs = scan(x) logsumexp axis 1
+matmul = einsum \"ij,jk->ik\" x w
+batched = einsum \"ijk,kl->ijl\" many w
+f = map exp(x) * erf(x) + sigmoid(x) * tanh(x) + rsqrt(x)
+grouped = attention(q, k, k) causal
+capped = attention(q, k, k) causal window 17 softcap 5.0
+wide = attention(r, r, r)
+strange = attention(odd, odd, odd)
+largest = attention(large, large, large) causal
+decoded = attention(one, cache, cache, new, new) own
+return moments
+return soft
+return logs
+return matmul
+return batched
+return f
+return grouped
+return capped
+return wide
+return strange
+return largest
+return decoded
+";
+
+/// The kernels by name, and what could not be generated.
+pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
+    let (mut kernels, mut faults) = (BTreeMap::new(), Vec::new());
+    let mut take = |name: &str, devices: usize, graph: Result<Graph, String>| {
+        let tasks = graph.and_then(|graph| planned(&graph, devices));
+        match tasks {
+            Ok(tasks) => collect(name, &tasks, &mut kernels, &mut faults),
+            Err(reason) => faults.push(format!("{name} on {devices} devices: {reason}")),
+        }
+    };
+    for (name, counts) in WORKLOADS {
+        for &devices in counts {
+            take(name, devices, graph(name));
+        }
+    }
+    for dtype in ["f64", "f32", "bf16", "f16", "i64", "i32", "u8", "bool"] {
+        let mut texts = vec![OPERATIONS];
+        if !["i64", "i32", "u8", "bool"].contains(&dtype) {
+            texts.push(OF_FLOATS);
+        }
+        for text in texts {
+            let text = text.replace("DT", dtype);
+            // Sums and products of bools are none.
+            let kept = |line: &&str| {
+                let sums = ["sum", "down", "product", "map", "folded", "running"];
+                let named = |n: &&str| line.starts_with(&format!("{n} =")) || *line == format!("return {n}");
+                dtype != "bool" || !sums.iter().any(named)
+            };
+            let text: String = text.lines().filter(kept).map(|line| format!("{line}\n")).collect();
+            take(dtype, 1, text::parse(&text).map_err(|e| e.to_string()));
+        }
+    }
+    (kernels, faults)
+}
+
+fn planned(graph: &Graph, devices: usize) -> Result<TaskGraph, String> {
+    let machine = place(&format!("8xa100-80:{devices}"))?;
+    let options = Options { overlap: false, ..Options::default() };
+    plan(graph, &machine, &options).map(|plan| plan.tasks).map_err(|e| e.to_string())
+}
+
+/// Adds the kernels of every row that computes.
+fn collect(name: &str, tasks: &TaskGraph, kernels: &mut BTreeMap<String, String>, faults: &mut Vec<String>) {
+    for (id, task) in tasks.rows() {
+        match task.verb {
+            Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => continue,
+            Verb::Kernel { .. }
+            | Verb::Fused { .. }
+            | Verb::View { .. }
+            | Verb::Cut
+            | Verb::Fold { .. }
+            | Verb::Paste => {}
+        }
+        match generate::program(tasks, id, &Target::A100) {
+            Ok(program) => kernels.extend(program.steps.into_iter().filter_map(|step| match step {
+                Step::Launch(launch) => Some((launch.kernel.name.clone(), launch.kernel.source.clone())),
+                Step::Matmul(_) | Step::Copy { .. } | Step::Zero { .. } => None,
+            })),
+            Err(e) => faults.push(format!("{name}: row {id} ({}) has no program: {e}", task.verb.name())),
+        }
+    }
+}
