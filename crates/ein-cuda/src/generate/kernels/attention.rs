@@ -234,8 +234,9 @@ impl<'a> Problem<'a> {
     /// A kernel with this body; scores are in units of `1 / unit`.
     fn kernel(&self, what: &str, call: &Call<'_>, unit: f64, warps: usize, body: &str) -> std::sync::Arc<Kernel> {
         let (of, out, threads) = (self.constants(unit), self.results(call), warps * 32);
+        // Two blocks at a time: told nothing, the compiler aims at more and keeps values outside of registers.
         let source = format!(
-            "{of}{out}extern \"C\" __global__ void __launch_bounds__({threads}) NAME(const unsigned char* q, const \
+            "{of}{out}extern \"C\" __global__ void __launch_bounds__({threads}, 2) NAME(const unsigned char* q, const \
              unsigned char* k, const unsigned char* v, const unsigned char* mask, const unsigned char* own_k, const \
              unsigned char* own_v, const unsigned char* offsets, unsigned char* values, unsigned char* tops, unsigned \
              char* sums, unsigned char* parts, long long diagonal, long long phase, long long query, long long key) {{
