@@ -37,7 +37,8 @@
 //! ```no_run
 //! use ein_fake_cuda::{Check, FakeMachine, Fault, Side, install};
 //!
-//! // First of all: before the driver is asked for. Tests of one process that hold a `Fake` take turns.
+//! // First of all: before the driver is asked for. Tests of one process that hold a `Fake` take turns; what keeps the
+//! // driver's GPUs for a whole process has to see the same number of them each time.
 //! let fake = install(&FakeMachine::new(4).check(Check::Races).seed(7))?;
 //! // ... here the unchanged code runs on GPUs 0 to 3 ...
 //! assert_eq!(fake.report(), None);
@@ -68,8 +69,8 @@
 //!   behind the end of an allocation, rounded up to 256 bytes, comes a page that cannot either), and memory of another GPU
 //!   without access to it.
 //! * New memory is filled with ones: NaN in every format.
-//! * An error of a kernel or a check stays with its GPU, and with those of the same graph, as with the real driver; the
-//!   text is in [`last_report`], and is printed when a test panics that holds a [`Fake`].
+//! * An error of a kernel or a check fails its whole graph, and all that comes after it, and stays with its GPU, as with
+//!   the real driver; the text is in [`last_report`], and is printed when a test panics that holds a [`Fake`].
 //! * The fake compiler says that it is NVRTC 13.99, which there is not, so that caches of compiled kernels do not mix. Its
 //!   "cubin" holds the text. Set `EIN_CACHE_DIR` all the same if a cache of the user's is not to grow.
 
@@ -78,6 +79,7 @@ mod cublaslt_ffi;
 mod driver;
 mod fake;
 mod graph;
+mod happen;
 mod machine;
 mod matmul;
 mod nvml_ffi;

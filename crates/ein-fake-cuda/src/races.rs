@@ -1,6 +1,7 @@
 //! Who touched which memory last, so that what is not ordered shows.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
 /// A node of a batch of work.
@@ -10,19 +11,44 @@ pub(crate) struct Who {
     pub(crate) node: usize,
 }
 
+/// How memory is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// By an atomic: others of that kind may do so at the same time.
+    Atomic,
+}
+
+impl Access {
+    fn conflicts(self, other: Self) -> bool {
+        self != other || self == Self::Write
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::Atomic => "changes by an atomic",
+        })
+    }
+}
+
 /// A conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Race {
     pub(crate) earlier: Who,
-    pub(crate) earlier_writes: bool,
+    pub(crate) access: Access,
     pub(crate) range: Range<u64>,
 }
 
+/// Memory and who touched it: since the last who wrote it, if anybody did, who is first here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
     end: u64,
-    writer: Option<Who>,
-    readers: Vec<Who>,
+    touched: Vec<(Who, Access)>,
 }
 
 /// Segments of addresses by their begin; what is in none was not touched.
@@ -47,11 +73,11 @@ impl History {
         }
     }
 
-    /// Notes that `who` reads or writes a range; `before(a)` says whether `a` is ordered before it.
+    /// Notes that `who` touches a range; `before(a)` says whether `a` is ordered before it.
     pub(crate) fn touch(
         &mut self,
         who: Who,
-        writes: bool,
+        access: Access,
         range: &Range<u64>,
         before: &mut dyn FnMut(Who) -> bool,
     ) -> Option<Race> {
@@ -68,32 +94,25 @@ impl History {
                 gaps.push(at..start);
             }
             at = segment.end;
-            let mut conflict = |earlier: Who, earlier_writes: bool| {
-                if race.is_none() && earlier != who && !before(earlier) {
-                    race = Some(Race { earlier, earlier_writes, range: start..segment.end });
-                }
-            };
-            if let Some(writer) = segment.writer {
-                conflict(writer, true);
+            let conflict = segment.touched.iter().find(|&&(earlier, other)| {
+                race.is_none() && earlier != who && access.conflicts(other) && !before(earlier)
+            });
+            if let Some(&(earlier, access)) = conflict {
+                race = Some(Race { earlier, access, range: start..segment.end });
             }
-            if writes {
-                for &reader in &segment.readers {
-                    conflict(reader, false);
-                }
-                segment.writer = Some(who);
-                segment.readers.clear();
-            } else if !segment.readers.contains(&who) {
-                // Who is before this one is before everybody that has to come after this one.
-                segment.readers.retain(|&r| !before(r));
-                segment.readers.push(who);
+            if access == Access::Write {
+                segment.touched.clear();
+            } else {
+                // Who is before this one and did the same is before everybody that has to come after this one.
+                segment.touched.retain(|&(w, a)| a != access || w != who && !before(w));
             }
+            segment.touched.push((who, access));
         }
         if at < range.end {
             gaps.push(at..range.end);
         }
         for gap in gaps {
-            let (writer, readers) = if writes { (Some(who), Vec::new()) } else { (None, vec![who]) };
-            self.segments.insert(gap.start, Segment { end: gap.end, writer, readers });
+            self.segments.insert(gap.start, Segment { end: gap.end, touched: vec![(who, access)] });
         }
         race
     }
@@ -121,17 +140,21 @@ mod tests {
     fn conflicts_are_found_where_nothing_orders() {
         let mut history = History::default();
         let none = &mut |_: Who| false;
-        assert_eq!(history.touch(who(0), true, &(0..10), none), None);
-        assert_eq!(history.touch(who(0), false, &(0..10), none), None);
-        assert_eq!(history.touch(who(1), false, &(10..20), none), None);
-        assert_eq!(history.touch(who(2), false, &(12..14), none), None);
-        let race = history.touch(who(3), true, &(13..30), none).unwrap();
-        assert_eq!((race.earlier, race.earlier_writes, race.range), (who(1), false, 13..14));
-        let race = history.touch(who(4), false, &(5..6), none).unwrap();
-        assert_eq!((race.earlier, race.earlier_writes, race.range), (who(0), true, 5..6));
-        assert_eq!(history.touch(who(5), true, &(0..30), &mut |_| true), None);
+        assert_eq!(history.touch(who(0), Access::Write, &(0..10), none), None);
+        assert_eq!(history.touch(who(0), Access::Read, &(0..10), none), None);
+        assert_eq!(history.touch(who(1), Access::Read, &(10..20), none), None);
+        assert_eq!(history.touch(who(2), Access::Read, &(12..14), none), None);
+        let race = history.touch(who(3), Access::Write, &(13..30), none).unwrap();
+        assert_eq!((race.earlier, race.access, race.range), (who(1), Access::Read, 13..14));
+        let race = history.touch(who(4), Access::Read, &(5..6), none).unwrap();
+        assert_eq!((race.earlier, race.access, race.range), (who(0), Access::Write, 5..6));
+        assert_eq!(history.touch(who(5), Access::Write, &(0..30), &mut |_| true), None);
         history.forget(&(3..7));
-        assert_eq!(history.touch(who(6), true, &(3..7), none), None);
-        assert!(history.touch(who(7), true, &(7..8), none).is_some());
+        assert_eq!(history.touch(who(6), Access::Write, &(3..7), none), None);
+        assert!(history.touch(who(7), Access::Write, &(7..8), none).is_some());
+        assert_eq!(history.touch(who(8), Access::Atomic, &(40..44), none), None);
+        assert_eq!(history.touch(who(9), Access::Atomic, &(40..44), none), None);
+        let race = history.touch(who(10), Access::Read, &(43..44), none).unwrap();
+        assert_eq!((race.earlier, race.access), (who(8), Access::Atomic));
     }
 }

@@ -187,9 +187,8 @@ impl Schedule {
         }
     }
 
-    /// It failed: so does all that comes after it. The GPUs of what is given up.
-    pub(crate) fn fail(&mut self, who: Who, code: u32) -> BTreeSet<usize> {
-        let mut gpus = BTreeSet::new();
+    /// It failed: so do its graph and all that comes after it.
+    pub(crate) fn fail(&mut self, who: Who, code: u32) {
         let mut list = vec![who.batch];
         while let Some(id) = list.pop() {
             let Some(batch) = self.batches.get_mut(&id) else { continue };
@@ -198,11 +197,9 @@ impl Schedule {
             }
             batch.open = 0;
             batch.failed = Some(code);
-            gpus.extend(batch.plan.nodes.iter().map(|n| n.gpu));
             list.append(&mut batch.followers);
         }
         self.ready.retain(|w| self.batches.get(&w.batch).is_some_and(|b| b.open > 0));
-        gpus
     }
 
     /// What made one of these fail.

@@ -13,6 +13,9 @@ extern \"C\" __global__ void fill(unsigned char* a, long long n, long long v) {
 extern \"C\" __global__ void add(unsigned char* a, unsigned char* b, long long n) {
   long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; if (i < n) ((int*)a)[i] += ((int*)b)[i];
 }
+extern \"C\" __global__ void count(unsigned char* a, long long atomic) {
+  if (atomic) atomicAdd((int*)a, 1); else *(int*)a += 1;
+}
 extern \"C\" __global__ void diverge(unsigned char* a) {
   if (threadIdx.x < 32) __syncthreads(); else __syncwarp();
   if (threadIdx.x < 32) return;
@@ -330,4 +333,21 @@ fn what_a_kernel_does_wrong_is_told() {
     let t = api::stream(1);
     assert_eq!(api::launch(f, 1, 64, 0, &[a], t), Err(Code::CUDA_ERROR_INVALID_CONTEXT));
     assert!(fake.report().unwrap().contains("another GPU"));
+}
+
+#[test]
+fn atomics_do_not_race_with_each_other() {
+    for atomic in [true, false] {
+        let fake = gpus(&FakeMachine::new(1));
+        let (s, t, a) = (api::stream(0), api::stream(0), api::alloc(0, 64).unwrap());
+        let f = api::function(0, KERNELS, "count").unwrap();
+        api::zero(a, 64, s).unwrap();
+        api::wait(s).unwrap();
+        api::launch(f, 2, 3, 0, &[a, 1], s).unwrap();
+        api::launch(f, 5, 7, 0, &[a, u64::from(atomic)], t).unwrap();
+        assert_eq!(api::wait(s).and_then(|()| api::wait(t)).is_ok(), atomic, "{:?}", fake.report());
+        if atomic {
+            assert_eq!(api::download(a, 1, s).unwrap(), [41]);
+        }
+    }
 }

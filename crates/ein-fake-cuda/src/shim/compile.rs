@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_128;
 
-const RUNTIME: &str = include_str!("runtime.cpp");
+const RUNTIME: &str =
+    concat!(include_str!("runtime.cpp"), include_str!("primitives.cpp"), include_str!("accesses.cpp"));
 
 /// Whether kernels tell of their accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub(super) fn module(source: &str, instrument: Instrument) -> Result<PathBuf, St
             "-fsanitize=thread",
             "--param",
             "tsan-instrument-func-entry-exit=0",
+            "--param",
+            "tsan-distinguish-volatile=1",
         ]);
     }
     built("kernels", &text, &flags)

@@ -82,7 +82,7 @@ impl Kernel {
 type Launch =
     unsafe extern "C" fn(*const Kernel, *mut *mut c_void, *const u32, *const u32, u32, u64, *mut c_char, u32) -> c_int;
 
-/// Tells what was touched (written, or else read) in ranges from the begin of what is watched, and forgets it.
+/// Tells what was touched (0 read, 1 written, 2 used by atomics) in ranges from the begin of what is watched, and forgets it.
 pub(super) struct Take(unsafe extern "C" fn(c_int, Tell, *mut c_void));
 
 type Tell = unsafe extern "C" fn(*mut c_void, u64, u64);
@@ -94,14 +94,14 @@ impl std::fmt::Debug for Take {
 }
 
 impl Take {
-    pub(super) fn call(&self, written: bool, mut tell: &mut dyn FnMut(u64, u64)) {
+    pub(super) fn call(&self, what: i32, mut tell: &mut dyn FnMut(u64, u64)) {
         unsafe extern "C" fn told(context: *mut c_void, first: u64, bytes: u64) {
             // SAFETY: the context is what is handed over below, which lives during the call.
             let tell = unsafe { &mut *context.cast::<&mut dyn FnMut(u64, u64)>() };
             tell(first, bytes);
         }
         // SAFETY: the function has this type in the runtime's text, and calls `told` only before it returns.
-        unsafe { (self.0)(c_int::from(written), told, (&raw mut tell).cast()) }
+        unsafe { (self.0)(what, told, (&raw mut tell).cast()) }
     }
 }
 

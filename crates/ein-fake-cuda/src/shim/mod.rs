@@ -13,7 +13,7 @@ use library_ffi::{Kernel, Library};
 use std::path::{Path, PathBuf};
 
 /// The header that stands before every module's text.
-pub const HEADER: &str = include_str!("shim.h");
+pub const HEADER: &str = concat!(include_str!("shim.h"), include_str!("math.h"));
 
 /// The most bytes of shared memory that a block may have, static and dynamic.
 pub const SHARED: u32 = 227 << 10;
