@@ -48,8 +48,11 @@ fn crates() -> Vec<String> {
     names
 }
 
-/// Files that may hold `unsafe`: those of a device or a transport that needs it.
-const UNSAFE: [&str; 5] = [
+/// Files that may hold `unsafe`, or folders of them: those of a device or a transport that needs it.
+const UNSAFE: [&str; 8] = [
+    "crates/ein-cuda/src/compile/nvrtc.rs",
+    "crates/ein-cuda/src/driver.rs",
+    "crates/ein-cuda/src/driver/",
     "crates/ein-run/src/cpu/gemm.rs",
     "crates/ein-run/src/lent.rs",
     "crates/ein-run/src/pool.rs",
@@ -62,7 +65,10 @@ fn unsafe_only_in_named_files() {
     for name in crates() {
         for (file, text) in sources(&format!("crates/{name}/src")) {
             let found = words(&code(&text)).any(|w| w == "unsafe");
-            assert!(!found || UNSAFE.contains(&file.as_str()), "{file} holds `unsafe`");
+            // The fake libraries are functions that C calls: their files say so by their names.
+            let library = name == "ein-fake-cuda" && file.ends_with("_ffi.rs");
+            let named = UNSAFE.iter().any(|n| file == *n || (n.ends_with('/') && file.starts_with(n)));
+            assert!(!found || library || named, "{file} holds `unsafe`");
         }
     }
 }
@@ -93,14 +99,16 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 /// Code depends downward only, and the planner and the executor never see each other.
 #[test]
 fn floors() {
-    let allowed: [(&str, &[&str]); 7] = [
+    let allowed: [(&str, &[&str]); 9] = [
         ("ein-ir", &[]),
         ("ein-task", &["ein-ir"]),
         ("ein-plan", &["ein-ir", "ein-task"]),
         ("ein-run", &["ein-ir", "ein-task"]),
-        ("einsummable", &["ein-ir", "ein-task", "ein-plan", "ein-run"]),
-        ("ein-cli", &["ein-ir", "ein-task", "ein-plan", "ein-run", "einsummable"]),
-        ("ein-py", &["ein-ir", "ein-task", "ein-plan", "ein-run", "einsummable"]),
+        ("ein-cuda", &["ein-ir", "ein-task", "ein-run"]),
+        ("ein-fake-cuda", &[]),
+        ("einsummable", &["ein-ir", "ein-task", "ein-plan", "ein-run", "ein-cuda"]),
+        ("ein-cli", &["ein-ir", "ein-task", "ein-plan", "ein-run", "ein-cuda", "einsummable"]),
+        ("ein-py", &["ein-ir", "ein-task", "ein-plan", "ein-run", "ein-cuda", "einsummable"]),
     ];
     let found = dependencies();
     assert_eq!(found.keys().map(String::as_str).collect::<BTreeSet<_>>(), allowed.iter().map(|a| a.0).collect());
