@@ -2,11 +2,12 @@
 
 mod support;
 
-use ein_cuda::program::Step;
+use ein_cuda::program::{Program, Step};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr, Unary};
+use ein_ir::kernel::{Gather, Kernel};
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
 use ein_ir::reference;
@@ -267,7 +268,54 @@ fn products_and_maps_of_them() {
             }
         }
     }
-    let by_library = |p: &ein_cuda::program::Program| p.steps.iter().any(|s| matches!(s, Step::Matmul(_)));
-    assert!(cases.programs().any(|(_, p)| by_library(p)) || cases.len() > 0);
+    let by_library = |p: &Program| p.steps.iter().any(|s| matches!(s, Step::Matmul(_)));
+    assert!(cases.programs().any(|(_, p)| by_library(p)));
+    cases.run();
+}
+
+/// What follows a product of the library: nothing where it is a bias, else one kernel in the row's own memory.
+#[test]
+fn products_leave_nothing_between() {
+    let mut rng = Rng::new(17);
+    for (maps, dtype, count, scratch) in
+        [(1, DType::BF16, 1, false), (2, DType::BF16, 2, false), (3, DType::F32, 2, false)]
+    {
+        let mut cases = Cases::default();
+        let chain = product(&mut rng, [32, 48, 64], dtype, maps, true);
+        let mut blocks = vec![Region::whole(&[32, 48, 64])];
+        blocks.resize(1 + maps, Region::whole(&[32, 48]));
+        add(&mut cases, &mut rng, "product", &chain, &blocks, true);
+        let (_, program) = cases.programs().next().expect("one");
+        assert_eq!(program.steps.len(), count, "{program:?}");
+        assert_eq!(program.scratch > 0, scratch, "{program:?}");
+    }
+}
+
+/// Kernels leave what they compute to one more kernel: in the row's memory where it fits, else in scratch memory.
+#[test]
+fn kernels_and_maps_of_them() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(19);
+    let kernel = Kernel::Gather(Gather::rows(13, 24, &[6], DType::BF16));
+    for widened in [false, true] {
+        let table = rng.dense(DType::BF16, &[13, 24], true);
+        let ids = Dense::i64([6], vec![3, 12, 0, 3, 7, 1]);
+        let w = rng.dense(DType::BF16, &[24], true);
+        let mut join = Expr::new();
+        let (v, w_row) = (join.push_operand(0, DType::BF16), join.push_operand(1, DType::BF16));
+        let sum = join.binary(Binary::Add, v, w_row).expect("one type");
+        let dtype = if widened { DType::F32 } else { DType::BF16 };
+        join.cast(sum, dtype);
+        let accesses = vec![Access::labels(&[0, 1]), Access::labels(&[1])];
+        let map = einsum(&[6, 24], 2, accesses, join, Monoid::Sum, dtype);
+        let op = Op::Kernel(kernel.clone());
+        let spec = op.spec(&[DType::BF16, DType::I64]).expect("it computes");
+        let chain: Chain = vec![(op, vec![Some(table), Some(ids)]), (Op::Einsum(map), vec![None, Some(w)])];
+        let head = spec.space();
+        let last = Region(head.0[..2].to_vec());
+        add(&mut cases, &mut rng, "gather", &chain, &[head, last], true);
+        let (_, program) = cases.programs().last().expect("one");
+        assert_eq!(program.scratch > 0, widened, "{program:?}");
+    }
     cases.run();
 }

@@ -336,16 +336,16 @@ fn joined(state: State, shape: Shape) -> String {
 pub(crate) struct Parts {
     state: State,
     outputs: u64,
-    parts: u64,
+    count: u64,
     at: u64,
 }
 
 impl Parts {
     /// Takes scratch memory of a program.
-    pub(crate) fn new(state: State, outputs: u64, parts: u64, program: &mut Program) -> Self {
+    pub(crate) fn new(state: State, outputs: u64, count: u64, program: &mut Program) -> Self {
         let at = program.scratch.next_multiple_of(16);
-        program.scratch = at + parts * outputs * state.bytes();
-        Self { state, outputs, parts, at }
+        program.scratch = at + count * outputs * state.bytes();
+        Self { state, outputs, count, at }
     }
 
     /// The name of a pointer to them.
@@ -364,7 +364,7 @@ impl Parts {
             "{}{state} s = {state}::none();\nif (o < {outputs})\nfor (int f = rank; f < {}; f += 32) s.join({scratch}[f * \
              (long long){outputs} + o]);\n{}{tail}",
             heading(shape, loops.counter),
-            self.parts,
+            self.count,
             joined(self.state, shape)
         );
         arguments.launch("reduce_join", &text, [outputs.div_ceil(u64::from(shape.results)), 1], shape.threads())
