@@ -188,6 +188,7 @@ impl World {
                     PEER_NOT_ENABLED,
                 ),
                 Some(a) => (format!(" ({})", self.arena.describe(a)), ILLEGAL_ADDRESS),
+                _ if text.contains("race:") => (String::new(), ILLEGAL_STATE),
                 None if text.contains("not allocated") => (String::new(), ILLEGAL_ADDRESS),
                 None => (String::new(), LAUNCH_FAILED),
             };

@@ -64,7 +64,8 @@
 //!   more, by a random number from the machine's seed. Streams, events and edges of graphs order; nothing else does.
 //! * With [`Check::Races`] kernels tell of every byte that they touch. Two things that touch the same byte, one of them
 //!   writing, are an error unless something orders them, in whatever order they happened to run. Everything that the host
-//!   waited for is before what it gives afterwards.
+//!   waited for is before what it gives afterwards. Blocks of one launch are ordered by nothing: that one of them reads or
+//!   writes what another writes is an error, too, unless by atomics, or after one.
 //! * With [`Check::Bounds`] or more, so is everything outside an allocation (what is freed cannot be touched any more, and
 //!   behind the end of an allocation, rounded up to 256 bytes, comes a page that cannot either), and memory of another GPU
 //!   without access to it.

@@ -75,7 +75,7 @@ pub enum Check {
     /// That nothing is touched outside an allocation, after it was freed, or on a GPU that cannot be reached.
     Bounds,
     /// Also that what touches the same memory is ordered by streams, events or edges of a graph. Kernels tell of every
-    /// access, which makes them some ten times slower.
+    /// access, which makes them two to five times slower.
     Races,
 }
 

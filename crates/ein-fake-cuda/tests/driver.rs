@@ -351,3 +351,33 @@ fn atomics_do_not_race_with_each_other() {
         }
     }
 }
+
+#[test]
+fn blocks_of_a_launch_are_ordered_by_nothing() {
+    let texts = [
+        ("a[threadIdx.x] = 1;", "writes what another block of the same launch writes"),
+        ("a[blockIdx.x] = a[1 - blockIdx.x];", "another block of the same launch"),
+        (
+            "if (blockIdx.x == 1) a[0] = 1; else a[4] = a[threadIdx.x];",
+            "writes what another block of the same launch reads",
+        ),
+        ("a[blockIdx.x * 4 + threadIdx.x] = a[8] + a[9];", ""),
+        ("atomicAdd((int*)a, 1);", ""),
+        ("if (blockIdx.x == 0) a[8] = 1; if (atomicAdd((int*)a, 1) == 7) a[9] = a[8];", ""),
+    ];
+    for (n, (text, part)) in texts.into_iter().enumerate() {
+        let fake = gpus(&FakeMachine::new(1));
+        let (s, a) = (api::stream(0), api::alloc(0, 64).unwrap());
+        let source = format!("extern \"C\" __global__ void k{n}(unsigned char* a) {{ {text} }}");
+        let f = api::function(0, &source, &format!("k{n}")).unwrap();
+        api::zero(a, 64, s).unwrap();
+        api::launch(f, 2, 4, 0, &[a], s).unwrap();
+        let done = api::wait(s);
+        if part.is_empty() {
+            assert_eq!((done, fake.report()), (Ok(()), None), "{text}");
+        } else {
+            assert_eq!(done, Err(Code::CUDA_ERROR_ILLEGAL_STATE), "{text}");
+            assert!(fake.report().unwrap().contains(part), "{text}: {:?}", fake.report());
+        }
+    }
+}

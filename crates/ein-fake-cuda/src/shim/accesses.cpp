@@ -15,9 +15,38 @@ void mark(int written, uint64_t page) {
   pages[written][page_count[written]++] = (uint32_t)page;
 }
 
+// Of each byte: the launch and the block that read it and that wrote it last. Blocks of a launch are ordered by nothing.
+uint32_t* owner[2];
+uint32_t launch_number;
+enum : uint32_t { MANY = 0xffff };
+
+__attribute__((noinline)) void conflict(int written, uint64_t at, const char* done) {
+  // What atomics order is not known here: what they touch, and what is read after one, is left alone.
+  if (shadow[2][at >> 3] >> (at & 7) & 1 || (!written && block_synchronized)) return;
+  fail("race: thread (%u, %u, %u) of block (%u, %u, %u) %s what another block of the same launch %s, at %p", threadIdx.x,
+       threadIdx.y, threadIdx.z, blockIdx.x, blockIdx.y, blockIdx.z, written ? "writes" : "reads", done,
+       (void*)(watched + at));
+  stop();
+}
+
+inline void own(int written, uint64_t at, unsigned bytes) {
+  uint32_t launch = launch_number << 16, tag = launch | block_tag;
+  uint32_t *r = owner[0] + at, *w = owner[1] + at;
+  for (unsigned i = 0; i < bytes; i++) {
+    bool read_by_other = (r[i] ^ tag) - 1 < 0xffff, written_by_other = (w[i] ^ tag) - 1 < 0xffff;
+    if (written_by_other) conflict(written, at + i, "writes");
+    if (written && read_by_other) conflict(written, at + i, "reads");
+    if (written)
+      w[i] = tag;
+    else
+      r[i] = read_by_other ? launch | MANY : tag;
+  }
+}
+
 inline void note(int written, const void* p, unsigned bytes) {
   uint64_t at = (uint64_t)p - watched;
   if (at >= watched_bytes) return;
+  if (written < 2 && owner[1]) own(written, at, bytes);
   uint32_t word, bits = ((1u << bytes) - 1) << (at & 7);
   unsigned char* s = shadow[written] + (at >> 3);
   memcpy(&word, s, 4);
@@ -44,6 +73,13 @@ int by_number(const void* a, const void* b) {
   return x < y ? -1 : x > y;
 }
 
+void next_launch() {
+  if (++launch_number < 0xffff) return;
+  // All numbers were used: what is left of earlier launches is forgotten.
+  launch_number = 1;
+  for (int w = 0; w < 2 && owner[w]; w++) madvise(owner[w], watched_bytes * sizeof(uint32_t), MADV_DONTNEED);
+}
+
 void* reserve(uint64_t bytes) {
   void* p = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return p == MAP_FAILED ? 0 : p;
@@ -62,6 +98,8 @@ SHOWN int ein_shim_watch(uint64_t base, uint64_t bytes) {
     pages[w] = (uint32_t*)reserve(count * sizeof(uint32_t));
     if (!shadow[w] || !dirty[w] || !pages[w]) return 1;
   }
+  for (int w = 0; w < 2 && !owner[w]; w++) owner[w] = (uint32_t*)reserve(bytes * sizeof(uint32_t));
+  if (!owner[0]) owner[1] = 0;  // Without so many addresses blocks are not told apart.
   watched = base;
   watched_bytes = bytes;
   return 0;
@@ -99,8 +137,8 @@ SHOWN void ein_shim_touched(int written, void (*tell)(void*, uint64_t, uint64_t)
   SHOWN void __tsan_write##N(void* p) { note(1, p, N); }                            \
   SHOWN void __tsan_unaligned_read##N(void* p) { note(0, p, N); }                   \
   SHOWN void __tsan_unaligned_write##N(void* p) { note(1, p, N); }                  \
-  SHOWN void __tsan_volatile_read##N(void* p) { note(0, p, N), note_atomic(p); }    \
-  SHOWN void __tsan_volatile_write##N(void* p) { note(1, p, N), note_atomic(p); }   \
+  SHOWN void __tsan_volatile_read##N(void* p) { note_atomic(p), note(0, p, N); }    \
+  SHOWN void __tsan_volatile_write##N(void* p) { note_atomic(p), note(1, p, N); }   \
   SHOWN void __tsan_read_write##N(void* p) { note(0, p, N), note(1, p, N); }
 HOOK(1)
 HOOK(2)
@@ -109,7 +147,10 @@ HOOK(8)
 HOOK(16)
 SHOWN void __tsan_read_range(void* p, unsigned long n) { note_range(0, p, n); }
 SHOWN void __tsan_write_range(void* p, unsigned long n) { note_range(1, p, n); }
-SHOWN void ein_shim_atomic(const void* p, unsigned) { note_atomic(p); }
+SHOWN void ein_shim_atomic(const void* p, unsigned) {
+  block_synchronized = true;
+  note_atomic(p);
+}
 SHOWN void __tsan_init() {}
 SHOWN void __tsan_func_entry(void*) {}
 SHOWN void __tsan_func_exit() {}

@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_128;
 
 const RUNTIME: &str =
     concat!(include_str!("runtime.cpp"), include_str!("primitives.cpp"), include_str!("accesses.cpp"));
+
+/// After this long a library is compiled anew.
+const OLD: Duration = Duration::from_hours(14 * 24);
 
 /// Whether kernels tell of their accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,10 +126,22 @@ fn run(command: &mut Command) -> Result<(), String> {
 
 /// Where libraries are kept: beside the test's own build outputs, or else with temporary files.
 pub(crate) fn folder() -> Result<PathBuf, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    FOLDER.get_or_init(make_folder).clone()
+}
+
+fn make_folder() -> Result<PathBuf, String> {
     let exe = std::env::current_exe().unwrap_or_default();
     let deps = exe.ancestors().find(|p| p.file_name().is_some_and(|n| n == "deps" || n == "examples"));
     let parent = deps.and_then(Path::parent).map_or_else(std::env::temp_dir, Path::to_path_buf);
     let folder = parent.join("ein-fake-cuda");
     fs::create_dir_all(&folder).map_err(|e| format!("cannot make {}: {e}", folder.display()))?;
+    // What is that old was for texts that have changed since, or is compiled again. Others may have removed it already.
+    for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+        let made = entry.metadata().and_then(|m| m.modified());
+        if made.is_ok_and(|m| m.elapsed().is_ok_and(|age| age > OLD)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
     Ok(folder)
 }

@@ -36,6 +36,11 @@ struct Worker {
 };
 
 void note_range(int written, const void* p, uint64_t bytes);
+void next_launch();
+
+// Of the block that runs: its number, and whether it used an atomic.
+unsigned block_tag;
+bool block_synchronized;
 
 enum State : unsigned char { FRESH, RUNNING, BARRIER, WARP, DONE };
 
@@ -331,6 +336,7 @@ extern "C" {
 SHOWN int ein_shim_launch(const ein_shim_kernel* kernel, void** args, const unsigned* grid, const unsigned* block,
                           unsigned shared, uint64_t seed, char* text, unsigned text_size) {
   watch();
+  next_launch();
   message = text;
   message_size = text_size;
   failed = false;
@@ -355,6 +361,8 @@ SHOWN int ein_shim_launch(const ein_shim_kernel* kernel, void** args, const unsi
     if (common) memset(kernel->common_begin, 255, common);
     if (shared) memset(kernel->dynamic, 255, shared);
     memset(kernel->dynamic + shared, 0xa5, CANARY);
+    block_tag = (unsigned)(n % 0xfffe) + 1;
+    block_synchronized = false;
     started = finished = queue_begin = queue_length = 0;
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     stride = 1;
