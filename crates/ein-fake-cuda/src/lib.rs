@@ -25,7 +25,7 @@
 //! not all threads of a block reach, lanes of a warp at different places, reads and writes outside any [`Memory`](shim::Memory),
 //! a stack that overflows, writes behind the dynamic shared memory, asynchronous copies that nobody waits for.
 //! Shared memory is NaN in every format when a block begins, and the order of the threads between two barriers differs
-//! from block to block, so that a missing barrier shows.
+//! from block to block, so that a missing barrier shows. A kernel that does not end ends the process after ten minutes.
 
 //!
 //! # The driver

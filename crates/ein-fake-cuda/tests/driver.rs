@@ -381,3 +381,55 @@ fn blocks_of_a_launch_are_ordered_by_nothing() {
         }
     }
 }
+
+#[test]
+fn lines_of_bytes_are_copied_where_they_belong() {
+    both(|check| {
+        let fake = gpus(&FakeMachine::new(2).check(check));
+        let (s, a, b) = (api::stream(0), api::alloc(0, 400).unwrap(), api::alloc(1, 400).unwrap());
+        let values: Vec<i32> = (0..100).collect();
+        api::upload(a, &values, s).unwrap();
+        api::wait(s).unwrap();
+        let t = api::stream(1);
+        api::words(b, 7, 100, t).unwrap();
+        // A block of 3 by 5 out of 10 by 10 into another place of 20 columns.
+        api::copy_lines((0, a + 4 * 12, 40), (1, b + 4 * 41, 80), [20, 3], t).unwrap();
+        let got = api::download(b, 100, t).unwrap();
+        for (n, &v) in got.iter().enumerate() {
+            let (r, c) = (n / 20, n % 20);
+            let inside = (2..5).contains(&r) && (1..6).contains(&c);
+            assert_eq!(v, if inside { (12 + (r - 2) * 10 + c - 1) as i32 } else { 7 }, "{r} {c}");
+        }
+        // Lines nearer to each other than they are long, and a GPU that is not the memory's.
+        let wrong = api::copy_lines((0, a, 8), (1, b, 80), [20, 3], t);
+        assert_eq!(wrong, Err(Code::CUDA_ERROR_INVALID_VALUE));
+        assert_eq!(api::copy_lines((1, a, 40), (1, b, 80), [20, 3], t), Err(Code::CUDA_ERROR_ILLEGAL_ADDRESS));
+        drop(fake);
+    });
+}
+
+#[test]
+fn the_hosts_memory_is_watched_where_it_is_pinned() {
+    let machine = FakeMachine { driver: 11080, ..FakeMachine::new(1) };
+    let fake = gpus(&machine);
+    assert_eq!(api::driver_version(), 11080);
+    let (s, t, a) = (api::stream(0), api::stream(0), api::alloc(0, 400).unwrap());
+    let host = api::alloc_host(400).unwrap();
+    let mut values = vec![3; 100];
+    api::upload(a, &values, s).unwrap();
+    // The bytes of unpinned memory were taken in the call.
+    values.fill(4);
+    api::copy(a, host, 400, s).unwrap();
+    assert_eq!(api::read_host(host, 1), [-1]);
+    api::wait(s).unwrap();
+    assert_eq!(api::read_host(host, 100), [3; 100]);
+    assert_eq!(fake.counters().copied[&(Side::Gpu(0), Side::Host)], 400);
+    api::copy(a, host, 400, s).unwrap();
+    api::copy(host, a, 4, t).unwrap();
+    assert!(api::wait(s).and_then(|()| api::wait(t)).is_err());
+    assert!(fake.report().unwrap().contains("race: copy"), "{:?}", fake.report());
+    fake.heal();
+    api::free_host(host).unwrap();
+    assert_eq!(api::copy(host, a, 4, t).and_then(|()| api::wait(t)), Err(Code::CUDA_ERROR_ILLEGAL_ADDRESS));
+    assert!(fake.report().unwrap().contains("freed"), "{:?}", fake.report());
+}

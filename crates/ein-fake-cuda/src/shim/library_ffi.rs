@@ -3,6 +3,7 @@
 // The loader's functions and the compiled kernels are C.
 #![allow(unsafe_code)]
 
+use super::watch::Watch;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::Mutex;
@@ -144,6 +145,7 @@ impl Runtime {
     /// Runs a kernel whose parameters' sizes are those of the arguments.
     pub(super) fn run(
         &self,
+        name: &str,
         kernel: &Kernel,
         grid: [u32; 3],
         block: [u32; 3],
@@ -152,6 +154,7 @@ impl Runtime {
         seed: u64,
     ) -> Result<(), String> {
         let _one = self.one.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _watch = Watch::new(name);
         let mut values = args.to_vec();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
         let mut text = [0u8; 512];

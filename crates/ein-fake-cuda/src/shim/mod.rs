@@ -5,6 +5,7 @@ pub(crate) mod library_ffi;
 mod memory_ffi;
 mod scan;
 pub(crate) mod shadow;
+mod watch;
 
 pub use compile::Instrument;
 pub use memory_ffi::{Memory, MemoryError};
@@ -171,5 +172,5 @@ fn launch(
     if kernel.shared() + shared > SHARED {
         return wrong(format!("{} bytes of static and {shared} of dynamic shared memory", kernel.shared()));
     }
-    compile::runtime()?.run(kernel, grid, block, shared, args, seed).or_else(wrong)
+    compile::runtime()?.run(name, kernel, grid, block, shared, args, seed).or_else(wrong)
 }

@@ -304,3 +304,61 @@ pub fn matmul(
     use cudarc::cublaslt::Matmul;
     unsafe { library.matmul(config, a, b, c, None, None) }.map_err(|e| e.to_string())
 }
+
+pub fn alloc_host(bytes: usize) -> Done<u64> {
+    let mut at = null_mut();
+    unsafe { check(sys::cuMemHostAlloc(&raw mut at, bytes, 0))? };
+    Ok(at as u64)
+}
+
+pub fn free_host(at: u64) -> Done<()> {
+    unsafe { check(sys::cuMemFreeHost(at as *mut c_void)) }
+}
+
+/// What is in pinned memory.
+pub fn read_host(at: u64, count: usize) -> Vec<i32> {
+    unsafe { std::slice::from_raw_parts(at as *const i32, count) }.to_vec()
+}
+
+pub fn driver_version() -> i32 {
+    let mut version = 0;
+    unsafe { check(sys::cuDriverGetVersion(&raw mut version)).unwrap() };
+    version
+}
+
+pub fn words(at: u64, value: u32, count: usize, stream: Stream) -> Done<()> {
+    unsafe { check(sys::cuMemsetD32Async(at, value, count, stream as sys::CUstream)) }
+}
+
+/// Lines between two GPUs.
+pub fn copy_lines(from: (i32, u64, usize), to: (i32, u64, usize), size: [usize; 2], stream: Stream) -> Done<()> {
+    let unified = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+    let p = sys::CUDA_MEMCPY3D_PEER {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: unified,
+        srcHost: null_mut(),
+        srcDevice: from.1,
+        srcArray: null_mut(),
+        srcContext: context(from.0) as sys::CUcontext,
+        srcPitch: from.2,
+        srcHeight: size[1],
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: unified,
+        dstHost: null_mut(),
+        dstDevice: to.1,
+        dstArray: null_mut(),
+        dstContext: context(to.0) as sys::CUcontext,
+        dstPitch: to.2,
+        dstHeight: size[1],
+        WidthInBytes: size[0],
+        Height: size[1],
+        Depth: 1,
+    };
+    unsafe { check(sys::cuMemcpy3DPeerAsync(&raw const p, stream as sys::CUstream)) }
+}
