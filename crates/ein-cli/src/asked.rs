@@ -46,10 +46,10 @@ pub fn machine(asked: &Asked) -> Result<Machine, Failure> {
 }
 
 /// The machine, and who runs what is planned for it: this host's GPUs if they are what is asked for, else its
-/// processors.
-pub fn runner(asked: &Asked) -> Result<(Machine, Runner), Failure> {
+/// processors. `traced`: runs are to tell when every task was.
+pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure> {
     if gpus::listed(asked)?.is_some() || asked.machine == "cuda" {
-        return gpus::runner(asked);
+        return gpus::runner(asked, traced);
     }
     Ok((machine(asked)?, Runner::Cpu))
 }

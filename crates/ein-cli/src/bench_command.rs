@@ -226,7 +226,12 @@ struct Planned {
 impl Planned {
     fn new(args: &Bench, graph: &Graph, devices: &str) -> Result<Self, Failure> {
         let asked = asked_of(args, devices);
-        let (machine, runner) = asked::runner(&asked)?;
+        let (machine, runner) = asked::runner(&asked, false)?;
+        if !matches!(runner, Runner::Cpu) && args.trace.is_some() {
+            let reason =
+                "--trace: on GPUs what is timed is one launch, whose parts tell no times; `ein run --trace` does";
+            return Err(Failure::request(reason));
+        }
         let options = asked::options(&asked, &machine)?;
         let (plan, _) = asked::cache(&asked).plan(graph, &machine, &options).map_err(refused)?;
         Ok(Self { plan, machine, runner })

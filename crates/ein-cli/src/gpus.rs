@@ -33,7 +33,7 @@ pub fn planned(machine: &Machine, list: &[usize]) -> Result<Machine, Failure> {
 
 /// This host's GPUs as they are asked for, which run what is planned for them.
 #[cfg(feature = "cuda")]
-pub fn runner(asked: &Asked) -> Result<(Machine, Runner), Failure> {
+pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure> {
     use ein_cuda::devices::Settings;
     use ein_cuda::gpus::Gpus;
     if machine(asked) != "cuda" {
@@ -48,7 +48,7 @@ pub fn runner(asked: &Asked) -> Result<(Machine, Runner), Failure> {
         (list, _) => list,
     };
     let gpus = Gpus::new(list.as_deref()).map_err(Failure::request)?;
-    Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings: Settings { tf32: asked.tf32 } }))
+    Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings: Settings { tf32: asked.tf32, traced } }))
 }
 
 /// What is said where GPUs were left out.
@@ -59,6 +59,6 @@ pub fn planned(_: &Machine, _: &[usize]) -> Result<Machine, Failure> {
 
 /// What is said where GPUs were left out.
 #[cfg(not(feature = "cuda"))]
-pub fn runner(_: &Asked) -> Result<(Machine, Runner), Failure> {
+pub fn runner(_: &Asked, _: bool) -> Result<(Machine, Runner), Failure> {
     Err(Failure::request("this program was built without GPUs (feature `cuda`)"))
 }

@@ -29,7 +29,7 @@ const NEW_TOKENS: usize = 16;
 
 /// `ein run`.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let (machine, runner) = asked::runner(&args.asked)?;
+    let (machine, runner) = asked::runner(&args.asked, args.trace.is_some())?;
     let options = asked::options(&args.asked, &machine)?;
     output::writable(args.trace.as_ref())?;
     let session =

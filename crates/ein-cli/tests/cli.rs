@@ -272,14 +272,32 @@ fn this_hosts_gpus_are_detected_or_it_is_said_why_not() {
             place.check("machine detect --out cuda.toml", 0, &[]);
             assert_eq!(place.read("cuda.toml"), found.text);
             place.check("plan --workload gemm:64,64,64 --machine cuda", 0, &[]);
+            place.check("plan --workload gemm:64,64,64 --devices cuda:0,cuda:0", 0, &[]);
         }
         Err(error) => {
             let reason = error.to_string();
-            for line in ["machine detect", "machine show cuda", "plan --workload gemm:64,64,64 --machine cuda"] {
+            for line in [
+                "machine detect",
+                "machine show cuda",
+                "plan --workload gemm:64,64,64 --machine cuda",
+                "plan --workload gemm:64,64,64 --devices cuda:0,cuda:0",
+                "run synthetic:llama --text cat --machine cuda --devices 1",
+                "run synthetic:llama --text cat --devices cuda:0,cuda:0",
+                "bench gemm:64,64,64 --machine cuda",
+                "bench gemm:64,64,64 --devices cuda:0",
+            ] {
                 place.check(line, 2, &[&reason]);
             }
         }
     }
+    // A list of GPUs is one, and of this host's: for another machine there are plans, and nobody who runs them.
+    for devices in ["cuda", "cuda:", "cuda:x", "cuda:0,1", "0,cuda:1"] {
+        let line = format!("run synthetic:llama --text cat --devices {devices}");
+        place.check(&line, 2, &["cuda:0,cuda:0,cuda:1"]);
+    }
+    place.check("plan --workload gemm:64,64,64 --machine 8xa100 --devices cuda:0,cuda:0,cuda:1", 0, &["cuda:0,cuda:0"]);
+    place.check("plan --workload gemm:64,64,64 --machine 8xa100 --devices cuda:8", 2, &["cuda:8", "8 GPUs"]);
+    place.check("run synthetic:llama --text cat --machine 8xa100 --devices cuda:0", 2, &["8xa100", "--machine"]);
 }
 
 #[test]

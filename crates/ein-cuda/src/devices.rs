@@ -34,6 +34,9 @@ pub enum Seat {
 pub struct Settings {
     /// Whether products of f32 may round their factors to TF32, which is several times faster.
     pub tf32: bool,
+    /// Whether runs tell when every row began and ended. Rows are then done one after the other on each GPU, which takes
+    /// longer than a run does otherwise.
+    pub traced: bool,
 }
 
 /// The devices of a task graph: memory made, parameters loaded, and all that a run does given to the driver as one graph.
@@ -47,6 +50,9 @@ pub struct Devices {
     nodes: Nodes,
     seats: Vec<Seat>,
     gpus: Vec<Arc<Gpu>>,
+    /// The rows of a traced graph's pieces, and what the last run told of them.
+    pieces: Vec<Option<TaskId>>,
+    marks: Vec<Mark>,
 }
 
 impl Devices {
@@ -77,9 +83,13 @@ impl Devices {
         }
         loading::load(graph, parameters, &gpus, &sites, &mut memory)?;
         memory.push(Memory::of_host(&gpus[0], nodes.host).map_err(|e| failed(0, &e))?);
-        let building = Building::new(graph, &nodes, &gpus, &memory, &functions)?;
-        let replay = building.build(settings)?.finish(stream, memory).map_err(|e| failed(0, &e))?;
-        Ok(Self { replay, host: nodes.devices.len(), nodes, seats: seats.to_vec(), gpus })
+        let mut building = Building::new(graph, &nodes, &gpus, &memory, &functions)?;
+        let built = building.build(settings)?;
+        let traced = settings.traced.then(|| building.trace(settings)).transpose()?;
+        let (traced, pieces) = traced.map_or((None, Vec::new()), |(traced, pieces)| (Some(traced), pieces));
+        let replay = built.finish(stream, memory, traced).map_err(|e| failed(0, &e))?;
+        let (host, seats) = (nodes.devices.len(), seats.to_vec());
+        Ok(Self { replay, host, nodes, seats, gpus, pieces, marks: Vec::new() })
     }
 
     /// What is done in a run.
@@ -97,6 +107,24 @@ impl Devices {
         let names: Vec<String> = silent.iter().map(|ordinal| format!("cuda:{ordinal}")).collect();
         let silent = if names.is_empty() { String::new() } else { format!("; {} no longer answer", names.join(", ")) };
         RunError::Device { device, reason: format!("{error}{silent}; nothing is run here any more") }
+    }
+
+    /// Notes when the pieces of a traced run were.
+    fn mark(&mut self, graph: &TaskGraph, times: &[[f64; 2]]) {
+        self.marks.clear();
+        for (row, &[start, end]) in self.pieces.iter().zip(times) {
+            let Some(row) = *row else { continue };
+            match self.marks.last_mut().filter(|mark| mark.task == row.0) {
+                Some(mark) => (mark.start, mark.end) = (mark.start.min(start), mark.end.max(end)),
+                None => self.marks.push(Mark { task: row.0, start, end }),
+            }
+        }
+        let send = |mark: &Mark| match graph.task(TaskId(mark.task)).verb {
+            Verb::Receive { .. } => Some(Mark { task: graph.task(TaskId(mark.task)).reads[0].0, ..*mark }),
+            _ => None,
+        };
+        let sends: Vec<Mark> = self.marks.iter().filter_map(send).collect();
+        self.marks.extend(sends);
     }
 
     /// What kernels reported in the last run, if anything: the first row's.
@@ -131,9 +159,11 @@ impl Backend for Devices {
                 passage.copy.run(bytes_of(dense), &mut host[passage.at.clone()]);
             }
         }
-        if let Err(error) = self.replay.run() {
-            return Err(self.lost(&error));
-        }
+        let times = match self.replay.run() {
+            Ok(times) => times,
+            Err(error) => return Err(self.lost(&error)),
+        };
+        self.mark(graph, &times);
         if let Some(fault) = self.fault(graph) {
             return Err(fault);
         }
@@ -145,8 +175,9 @@ impl Backend for Devices {
         Ok(())
     }
 
+    /// Empty unless it is traced. The halves of a move are one, so both have its times.
     fn marks(&self) -> Vec<Mark> {
-        Vec::new()
+        self.marks.clone()
     }
 
     /// The order is the hardware's.

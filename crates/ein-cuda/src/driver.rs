@@ -6,20 +6,24 @@
 #![allow(unsafe_code)]
 
 mod error;
+mod event;
 mod gpu;
 mod graph;
 mod memory;
 mod module;
 mod products;
 mod stream;
+mod traced;
 
 pub use error::DriverError;
+pub use event::Event;
 pub use gpu::Gpu;
 pub use graph::{Builder, KernelCall, Node, Replay, Strided, Word};
 pub use memory::Memory;
 pub use module::{Function, Module};
 pub use products::{Element, Operands, Problem, Products, Stored};
 pub use stream::Stream;
+pub use traced::Traced;
 
 use cudarc::driver::sys;
 use error::check;

@@ -13,7 +13,7 @@ use ein_ir::monoid::Monoid;
 use ein_ir::op::InputKind;
 use ein_ir::region::Region;
 use ein_run::Executor;
-use ein_task::task::{OpRow, TaskGraph, TaskId};
+use ein_task::task::{OpRow, TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
 
 const F: DType = DType::F32;
@@ -83,5 +83,35 @@ fn exchanges_are_right_on_any_gpus() {
         drop(executor);
         assert_eq!(fake.report(), None, "{gpus:?}");
         assert_eq!((0..machine.gpus).map(|g| fake.used(g)).sum::<u64>(), 0, "{gpus:?}: memory is given back");
+    }
+}
+
+#[test]
+fn a_traced_run_tells_when_every_row_was() {
+    let graph = product();
+    let (x, w) = (integers(F, &[5, 6], 2), integers(F, &[6, 4], 1));
+    for gpus in [[0, 1, 1], [0, 0, 0]] {
+        let fake = install(&FakeMachine::new(2).apart(0, 1)).expect("g++ is there");
+        let seats = gpus.map(Seat::Gpu);
+        let parameters = BTreeMap::from([("w".to_owned(), w.clone())]);
+        let run = |traced: bool| {
+            let settings = Settings { traced, ..Settings::default() };
+            let made =
+                Executor::on(graph.clone(), |graph| Ok(Box::new(Devices::new(graph, &parameters, &seats, settings)?)));
+            let mut executor = made.unwrap_or_else(|e| panic!("{gpus:?}: {e}: {:?}", fake.report()));
+            let inputs: BTreeMap<String, Dense> = BTreeMap::from([("x".to_owned(), x.clone())]);
+            executor.run(&inputs).unwrap_or_else(|e| panic!("{gpus:?}: {e}: {:?}", fake.report()))
+        };
+        let (plain, traced) = (run(false), run(true));
+        assert_eq!(plain.outputs, traced.outputs, "{gpus:?}");
+        assert!(plain.timeline.events.is_empty(), "nobody asked");
+        for (id, task) in graph.rows() {
+            let resident = graph.fed(id).is_some_and(|e| e.kind == InputKind::Parameter);
+            let moves = matches!(task.verb, Verb::Send { .. } | Verb::Receive { .. });
+            let count = traced.timeline.events.iter().filter(|e| e.task == id.0).count();
+            // What folds read where it is, is not moved.
+            assert!(count == usize::from(!resident) || moves && count == 0, "{gpus:?}: {id}: {count} events");
+        }
+        assert!(traced.timeline.events.iter().all(|e| e.start.0 <= e.end.0), "{gpus:?}");
     }
 }

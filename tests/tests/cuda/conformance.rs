@@ -1,6 +1,6 @@
 //! The same cases as of the CPU device, on one to eight fake GPUs, or as several devices on one.
 //!
-//! Every case is run on some number of devices, and by some plan, drawn from its place in the list: all on all would be
+//! Every case is run on three numbers of devices, and by some plan, drawn from its place in the list: all on all would be
 //! minutes of the C++ compiler. `EIN_TEST_SEEDS` raises the number of random plans, `EIN_TEST_SEED` runs one alone.
 
 use crate::on_fakes::{computed, seats};
@@ -23,7 +23,9 @@ fn gpus(devices: usize, n: usize) -> usize {
 }
 
 fn check(file: &str) {
-    for (n, case) in parse(file).iter().enumerate().filter(|(_, case)| case.refused.is_none()) {
+    let cases = parse(file);
+    let cases = cases.iter().enumerate().filter(|(_, case)| case.refused.is_none());
+    for (n, case) in cases.flat_map(|(n, case)| [(n, case), (n + 4, case), (n + 11, case)]) {
         let graph = case.graph();
         let devices = 1 + n % 8;
         let machine = Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
@@ -81,7 +83,7 @@ fn f_to_k() {
 fn any_plan_on_any_machine_computes_the_graph() {
     let seeds = match variable("EIN_TEST_SEED") {
         Some(one) => one..one + 1,
-        None => 0..variable("EIN_TEST_SEEDS").unwrap_or(24),
+        None => 0..variable("EIN_TEST_SEEDS").unwrap_or(40),
     };
     for seed in seeds {
         let exact = !seed.is_multiple_of(3);

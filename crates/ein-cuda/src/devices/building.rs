@@ -3,14 +3,13 @@
 use super::{Settings, failed};
 use crate::driver::{
     Builder, DriverError, Element, Function, Gpu, KernelCall, Memory, Node as Built, Operands, Problem, Products,
-    Stored, Stream, Strided, Word,
+    Stored, Stream, Strided, Traced, Word,
 };
 use crate::nodes::{Address, Block, Node, Nodes, Value, Work};
 use crate::program::{Epilogue, Matmul, Matrix};
 use ein_ir::dtype::DType;
 use ein_run::{Cause, RunError};
-use ein_task::machine::DeviceId;
-use ein_task::task::TaskGraph;
+use ein_task::task::{TaskGraph, TaskId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,18 +49,47 @@ impl<'a> Building<'a> {
         Ok(Self { graph, nodes, gpus, memory, functions, products })
     }
 
-    pub(super) fn build(mut self, settings: Settings) -> Result<Builder, RunError> {
+    /// All nodes as one graph.
+    pub(super) fn build(&mut self, settings: Settings) -> Result<Builder, RunError> {
         let mut builder = Builder::new().map_err(|e| failed(0, &e))?;
         let mut built: Vec<Built> = Vec::with_capacity(self.nodes.all.len());
-        for node in &self.nodes.all {
+        let nodes = self.nodes;
+        for node in &nodes.all {
             let after: Vec<Built> = node.after.iter().map(|&n| built[n]).collect();
-            let added = self.node(&mut builder, node, &after, settings).map_err(|e| match node.row {
-                Some(row) => RunError::task(self.graph, row.0, Cause::Device { reason: e.to_string() }),
-                None => RunError::Device { device: DeviceId(0), reason: e.to_string() },
-            })?;
-            built.push(added);
+            built.push(self.node(&mut builder, node, &after, settings).map_err(|e| self.refused(node, &e))?);
         }
         Ok(builder)
+    }
+
+    /// The nodes in pieces, and the row of each: those of one row, on one GPU.
+    pub(super) fn trace(&mut self, settings: Settings) -> Result<(Traced, Vec<Option<TaskId>>), RunError> {
+        let mut traced = Traced::new(self.gpus).map_err(|e| failed(0, &e))?;
+        let (mut rows, mut pieces): (Vec<Option<TaskId>>, Vec<usize>) = (Vec::new(), Vec::new());
+        let nodes = self.nodes;
+        for run in nodes.all.chunk_by(|a, b| (a.row, a.gpu) == (b.row, b.gpu)) {
+            let first = pieces.len();
+            let mut builder = Builder::new().map_err(|e| failed(0, &e))?;
+            let (mut built, mut others): (Vec<Built>, Vec<usize>) = (Vec::new(), Vec::new());
+            for node in run {
+                let (own, other): (Vec<usize>, Vec<usize>) = node.after.iter().partition(|&&n| n >= first);
+                let after: Vec<Built> = own.iter().map(|&n| built[n - first]).collect();
+                built.push(self.node(&mut builder, node, &after, settings).map_err(|e| self.refused(node, &e))?);
+                others.extend(other.iter().map(|&n| pieces[n]));
+            }
+            others.sort_unstable();
+            others.dedup();
+            traced.push(run[0].gpu, builder, others).map_err(|e| self.refused(&run[0], &e))?;
+            pieces.resize(first + run.len(), rows.len());
+            rows.push(run[0].row);
+        }
+        Ok((traced, rows))
+    }
+
+    fn refused(&self, node: &Node, error: &DriverError) -> RunError {
+        match node.row {
+            Some(row) => RunError::task(self.graph, row.0, Cause::Device { reason: error.to_string() }),
+            None => failed(0, error),
+        }
     }
 
     fn node(

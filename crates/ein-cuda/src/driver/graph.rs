@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::error::{DriverError, check};
-use super::{Function, Gpu, Memory, Stream};
+use super::{Function, Gpu, Memory, Stream, Traced};
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode,
     CUmemorytype, CUstreamCaptureMode,
@@ -198,18 +198,52 @@ impl Builder {
         Ok(Node(self.nodes.len() - 1))
     }
 
-    /// The graph, ready to run on `stream` whenever it is wanted, with the memory that its nodes use.
-    pub fn finish(mut self, stream: Stream, memory: Vec<Memory>) -> Result<Replay, DriverError> {
+    /// The graph, ready to be given to streams, for the first time to this one.
+    pub(super) fn exec(mut self, stream: &Stream) -> Result<Exec, DriverError> {
         stream.gpu().bind()?;
         let mut exec = null_mut();
         // SAFETY: a place for a handle; the graph lives.
         let made = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, self.graph, 0) };
         check("cuGraphInstantiate", made)?;
-        let replay = Replay { exec, functions: std::mem::take(&mut self.functions), stream, memory, failed: None };
+        let exec = Exec { exec, functions: std::mem::take(&mut self.functions) };
         // SAFETY: both live.
-        check("cuGraphUpload", unsafe { sys::cuGraphUpload(exec, replay.stream.handle()) })?;
-        replay.stream.synchronize()?;
-        Ok(replay)
+        check("cuGraphUpload", unsafe { sys::cuGraphUpload(exec.exec, stream.handle()) })?;
+        stream.synchronize()?;
+        Ok(exec)
+    }
+
+    /// The graph, ready to run on `stream` whenever it is wanted, with the memory that its nodes use. `traced`: the same
+    /// in pieces, to be run instead.
+    pub fn finish(self, stream: Stream, memory: Vec<Memory>, traced: Option<Traced>) -> Result<Replay, DriverError> {
+        let exec = self.exec(&stream)?;
+        Ok(Replay { traced, exec, stream, memory, failed: None })
+    }
+}
+
+/// A graph that was made ready.
+#[derive(Debug)]
+pub(super) struct Exec {
+    exec: CUgraphExec,
+    #[expect(dead_code, reason = "kernels live as long as what calls them")]
+    functions: Vec<Function>,
+}
+
+// SAFETY: the driver's handles may be used by any thread.
+unsafe impl Send for Exec {}
+
+impl Exec {
+    /// Gives it to a stream.
+    pub(super) fn launch(&self, stream: &Stream) -> Result<(), DriverError> {
+        stream.gpu().bind()?;
+        // SAFETY: both live. The memory that it uses is a replay's, which waits before it lends or frees any.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.exec, stream.handle()) })
+    }
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        // SAFETY: it is this one's own, and no run of it is left.
+        unsafe { sys::cuGraphExecDestroy(self.exec) };
     }
 }
 
@@ -237,40 +271,32 @@ impl Word {
 /// The memory is its own, and lent only between runs: a run is waited for before it returns.
 #[derive(Debug)]
 pub struct Replay {
-    exec: CUgraphExec,
-    #[expect(dead_code, reason = "kernels live as long as what calls them")]
-    functions: Vec<Function>,
+    traced: Option<Traced>,
+    exec: Exec,
     stream: Stream,
     memory: Vec<Memory>,
     /// What a run before came to: after that GPUs may still be at work, so nothing is lent or run.
     failed: Option<DriverError>,
 }
 
-// SAFETY: the driver's handles may be used by any thread.
-unsafe impl Send for Replay {}
-
 impl Replay {
-    /// Runs the graph once, and waits for it.
+    /// Runs the graph once, and waits for it. Of a traced one, when each of its pieces began and ended, in seconds.
     ///
     /// # Errors
     ///
     /// What the driver says. From then on it says so again, and nothing is run.
-    pub fn run(&mut self) -> Result<(), DriverError> {
+    pub fn run(&mut self) -> Result<Vec<[f64; 2]>, DriverError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let result = self.launch();
+        let result = match &self.traced {
+            Some(traced) => traced.run(),
+            None => self.exec.launch(&self.stream).and_then(|()| self.stream.synchronize()).map(|()| Vec::new()),
+        };
         if let Err(error) = &result {
             self.failed = Some(error.clone());
         }
         result
-    }
-
-    fn launch(&self) -> Result<(), DriverError> {
-        self.stream.gpu().bind()?;
-        // SAFETY: both live; the memory is this one's own, and is not lent before the run is over.
-        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.exec, self.stream.handle()) })?;
-        self.stream.synchronize()
     }
 
     /// What block `n` of the host's memory holds.
@@ -295,11 +321,9 @@ impl Replay {
 
 impl Drop for Replay {
     fn drop(&mut self) {
-        // After a failed run other GPUs may still write to the host's memory: they are waited for.
+        // After a failed run GPUs may still write to the host's memory: they are waited for.
         if self.failed.is_some() {
             let _ = self.stream.synchronize();
         }
-        // SAFETY: it is this one's own, and no run of it is left.
-        unsafe { sys::cuGraphExecDestroy(self.exec) };
     }
 }

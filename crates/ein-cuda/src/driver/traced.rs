@@ -1,0 +1,66 @@
+//! What a graph does, in pieces of which each is timed.
+
+use super::graph::Exec;
+use super::{Builder, DriverError, Event, Gpu, Stream};
+use std::sync::Arc;
+
+/// The pieces of a graph, which are given one after the other to a stream of their GPU: so every piece has its GPU for
+/// itself, and its seconds are its own.
+#[derive(Debug)]
+pub struct Traced {
+    /// By GPU: its stream, and when a run began there.
+    gpus: Vec<(Stream, Event)>,
+    pieces: Vec<Piece>,
+}
+
+/// A part of a graph.
+#[derive(Debug)]
+struct Piece {
+    exec: Exec,
+    gpu: usize,
+    after: Vec<usize>,
+    begin: Event,
+    end: Event,
+}
+
+impl Traced {
+    /// No pieces yet, of so many GPUs.
+    pub fn new(gpus: &[Arc<Gpu>]) -> Result<Self, DriverError> {
+        let gpus =
+            gpus.iter().map(|gpu| Ok((Stream::new(gpu)?, Event::new(gpu)?))).collect::<Result<_, DriverError>>()?;
+        Ok(Self { gpus, pieces: Vec::new() })
+    }
+
+    /// Adds a piece that a GPU, by its place among them, does after earlier pieces.
+    pub fn push(&mut self, gpu: usize, piece: Builder, after: Vec<usize>) -> Result<(), DriverError> {
+        let of = self.gpus[gpu].0.gpu();
+        let (begin, end) = (Event::new(of)?, Event::new(of)?);
+        let exec = piece.exec(&self.gpus[gpu].0)?;
+        self.pieces.push(Piece { exec, gpu, after, begin, end });
+        Ok(())
+    }
+
+    /// Does all of it once, and waits: when each piece began and ended, in seconds, every GPU's clock beginning at 0.
+    pub(super) fn run(&self) -> Result<Vec<[f64; 2]>, DriverError> {
+        for (stream, origin) in &self.gpus {
+            origin.record(stream)?;
+        }
+        for piece in &self.pieces {
+            let stream = &self.gpus[piece.gpu].0;
+            for other in piece.after.iter().map(|&n| &self.pieces[n]).filter(|other| other.gpu != piece.gpu) {
+                other.end.wait(stream)?;
+            }
+            piece.begin.record(stream)?;
+            piece.exec.launch(stream)?;
+            piece.end.record(stream)?;
+        }
+        for (stream, _) in &self.gpus {
+            stream.gpu().synchronize()?;
+        }
+        let since = |piece: &Piece| {
+            let origin = &self.gpus[piece.gpu].1;
+            Ok([piece.begin.seconds_since(origin)?, piece.end.seconds_since(origin)?])
+        };
+        self.pieces.iter().map(since).collect()
+    }
+}
