@@ -4,23 +4,23 @@
 //!
 //! | row | steps |
 //! |---|---|
-//! | a map, or maps fused | one kernel ([`map`]) |
-//! | a fold, and maps of it | one kernel ([`reduce`], [`across`]); two where there are few results and long folds |
-//! | a sum of products, and maps of it | the library's product and one kernel ([`library`]), or one kernel ([`thin`], [`tile`]) |
-//! | another operation | its own ([`kernels`]), and one kernel for maps of it |
-//! | view, cut, paste, move | copies of consecutive bytes, else one kernel for each piece ([`view`], [`copy`]) |
-//! | fold of partials | one kernel ([`fold`]) |
+//! | a map, or maps fused | one kernel (`map`) |
+//! | a fold, and maps of it | one kernel (`reduce`, `across`); two where there are few results and long folds |
+//! | a sum of products, and maps of it | the library's product and one kernel (`library`), or one kernel (`thin`, `tile`) |
+//! | another operation | its own (`kernels`), and one kernel for maps of it |
+//! | view, cut, paste, move | copies of consecutive bytes, else one kernel for each piece (`view`, `copy`) |
+//! | fold of partials | one kernel (`fold`) |
 //!
 //! Almost all of it is bound by memory, so each module says which bytes its kernels move; what is read twice is read while
 //! it is in a cache.
 //!
-//! How kernels are written: [`types`] has the C types of elements and conversions, [`stored`] where a value's fields
-//! lie, [`strided`] an operand's steps along labels, [`loops`] the positions of a point as text, [`body`] an expression
-//! with its operands, [`launch`] parameters and grids. A kernel takes every buffer as `unsigned char*` that points to the
+//! How kernels are written: `types` has the C types of elements and conversions, `stored` where a value's fields
+//! lie, `strided` an operand's steps along labels, `loops` the positions of a point as text, `body` an expression
+//! with its operands, `launch` parameters and grids. A kernel takes every buffer as `unsigned char*` that points to the
 //! first element it needs, and first indices as numbers: its text knows extents and steps, but no position, so that blocks
 //! that differ by where they are share it.
 //!
-//! Memory that a kernel reads or writes begins at a multiple of 16 bytes where its value does; [`stored::alignment`]
+//! Memory that a kernel reads or writes begins at a multiple of 16 bytes where its value does; `stored::alignment`
 //! tells what is left of that at an element. All orders of folding follow from sizes: a run repeats bit for bit.
 
 mod across;

@@ -17,8 +17,14 @@ use ein_ir::monoid::Form;
 use ein_ir::region::{Region, strides};
 use ein_run::Cause;
 
-/// Products at most for one block, of which each is a batch.
-const CALLS: u64 = 32;
+/// Products for one block, of which each is a batch, that are always worth their calls.
+const FEW: u64 = 32;
+
+/// Products at most, if each is large.
+const MANY: u64 = 1024;
+
+/// Multiplications that take longer in any kernel without tensor cores than a call.
+const LARGE: u64 = 1 << 25;
 
 /// Adds the steps of a block whose result has the labels `out`; `false` where the library does not do it.
 pub(crate) fn push(
@@ -190,7 +196,8 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
         return Ok(None);
     }
     let batch = side(&mut rest, |_| true);
-    if rest.count() > CALLS {
+    let each = batch.extent * m.extent * n.extent * k.extent;
+    if rest.count() > if each >= LARGE { MANY } else { FEW } {
         return Ok(None);
     }
     let at =

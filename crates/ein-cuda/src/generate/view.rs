@@ -157,20 +157,22 @@ fn reshape(old: &[usize], new: &[usize], piece: &Stored, result: &Stored) -> Res
     let target = arguments.typed(own, &ty);
     let source = arguments.typed(place, &format!("const {ty}"));
     let words = result.region.volume() / each;
+    // What is counted is at most the whole tensor's elements.
+    let counter = if new.iter().product::<usize>() < (1 << 31) - (1 << 24) { "int" } else { "long long" };
     let mut text = format!(
-        "const long long n = (long long)blockIdx.x * {THREADS} + threadIdx.x;\nif (n >= {words}) return;\nlong long rest = \
-         n * {each}, flat = 0;\nlong long at = 0;\nbool inside = true;\n"
+        "const {counter} n = ({counter})blockIdx.x * {THREADS} + threadIdx.x;\nif (n >= {words}) return;\n{counter} rest = n \
+         * {each}, flat = 0, at = 0;\nbool inside = true;\n"
     );
     for ((i, &step), extent) in result.region.0.iter().zip(&strides(new)).zip(result.region.shape()).rev() {
         let lo = arguments.number(i.lo as i64);
-        let _ = writeln!(text, "flat += (rest % {extent} + {lo}) * {step};\nrest /= {extent};");
+        let _ = writeln!(text, "flat += (rest % {extent} + ({counter}){lo}) * {step};\nrest /= {extent};");
     }
     let own = strides(&piece.region.shape());
     for ((i, &extent), step) in piece.region.0.iter().zip(old).zip(own).rev() {
         let lo = arguments.number(i.lo as i64);
         let _ = writeln!(
             text,
-            "{{\nconst long long i = flat % {extent} - {lo};\nflat /= {extent};\ninside = inside && i >= 0 && i < {};\nat += \
+            "{{\nconst {counter} i = flat % {extent} - ({counter}){lo};\nflat /= {extent};\ninside = inside && i >= 0 && i < {};\nat += \
              i * {step};\n}}",
             i.len()
         );
