@@ -33,6 +33,7 @@ mod expression;
 mod fold;
 mod fold_fields;
 mod fused;
+mod hoist;
 mod kernels;
 mod launch;
 mod library;

@@ -371,3 +371,40 @@ fn nothing_to_fold() {
     }
     cases.run();
 }
+
+/// What depends on few labels and takes long is computed once for each of their values.
+#[test]
+fn angles_are_computed_once() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(31);
+    for dtype in [DType::F32, DType::BF16] {
+        // x[b, s, h, d] * cos(s * exp(-d / 8)) + sin(row[s])
+        let mut join = Expr::new();
+        let (x, row) = (join.push_operand(0, dtype), join.push_operand(1, DType::F32));
+        let (s, d) = (join.index(1), join.index(3));
+        let (s, d) = (join.cast(s, DType::F32), join.cast(d, DType::F32));
+        let eighth = join.float(-0.125, DType::F32);
+        let power = join.binary(Binary::Mul, d, eighth).expect("f32");
+        let slow = join.unary(Unary::Exp, power).expect("f32");
+        let angle = join.binary(Binary::Mul, s, slow).expect("f32");
+        let cos = join.unary(Unary::Cos, angle).expect("f32");
+        let sin = join.unary(Unary::Sin, row).expect("f32");
+        let x = join.cast(x, DType::F32);
+        let turned = join.binary(Binary::Mul, x, cos).expect("f32");
+        let sum = join.binary(Binary::Add, turned, sin).expect("f32");
+        join.cast(sum, dtype);
+        let shape = [4, 17, 64, 64];
+        let labels = shape.iter().enumerate().map(|(n, &e)| Label::new(format!("l{n}"), e)).collect();
+        let accesses = vec![Access::labels(&[0, 1, 2, 3]), Access::labels(&[1])];
+        let e = Einsum { labels, rank: 4, accesses, join, monoid: Monoid::Sum, dtype };
+        let tensors = [rng.dense(dtype, &shape, true), rng.dense(DType::F32, &[17], false)];
+        let mut part = e.space();
+        part.0[1] = Interval::new(1, 17);
+        for labels in [e.space(), part] {
+            add(&mut cases, &mut rng, &format!("angles {dtype}"), &e, &tensors, &labels, false);
+        }
+    }
+    // The cosines of positions and features, the sines of the row; and all points.
+    assert!(cases.programs().all(|(_, p)| p.steps.len() == 3 && p.scratch > 0));
+    cases.run();
+}

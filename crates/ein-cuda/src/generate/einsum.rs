@@ -4,8 +4,8 @@ use super::Call;
 use super::body::{Body, From};
 use super::contract::{self, Contraction};
 use super::ending::After;
+use super::hoist;
 use super::library::reading;
-use super::map::map;
 use super::reduce::Reduce;
 use super::state::State;
 use super::stored::Stored;
@@ -40,7 +40,7 @@ pub(crate) fn program(e: &Einsum, call: &Call<'_>, target: &Target) -> Result<Pr
     let mut program = Program::default();
     if body.labels.rank() == e.rank && !e.folds() {
         body.cast(e.dtype);
-        program.steps.extend(map(&body, &call.result)?);
+        hoist::push(&mut program, &body, &call.result)?;
         return Ok(program);
     }
     let after = if call.finish { After::Finished(call.result.dtype(0)) } else { After::Pending };
@@ -74,8 +74,7 @@ pub(crate) fn fold(
             program.scratch = between.place.offset + between.bytes();
             let reduce = Reduce { after: After::Finished(dtype), result: &between, ..reduce };
             reduce.push(program, target)?;
-            program.steps.extend(map(&reading(tail, &between, e.rank), result)?);
-            Ok(())
+            hoist::push(program, &reading(tail, &between, e.rank), result)
         }
         After::Map(..) | After::Pending | After::Finished(_) => reduce.push(program, target),
     }

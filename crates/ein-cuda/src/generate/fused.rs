@@ -7,7 +7,7 @@
 use super::body::{Body, From};
 use super::einsum;
 use super::ending::After;
-use super::map::map;
+use super::hoist;
 use super::stored::Stored;
 use super::{Call, block};
 use crate::program::{Arg, Base, Epilogue, Place, Program, Step, Target};
@@ -42,7 +42,7 @@ pub(crate) fn program(
     let first = einsum::body(e, &stages[0].labels, &operands)?;
     if !e.folds() {
         let tail = fused.tail(None)?;
-        program.steps.extend(map(&first.then(&tail, e.dtype), &result)?);
+        hoist::push(&mut program, &first.then(&tail, e.dtype), &result)?;
         return Ok(program);
     }
     let tail = fused.tail(None)?;
@@ -115,7 +115,7 @@ impl Fused<'_> {
             retarget(&mut program, at);
             Stored { place: Base::Scratch.at(at), ..between }
         };
-        program.steps.extend(map(&self.tail(Some(&before))?, result)?);
+        hoist::push(&mut program, &self.tail(Some(&before))?, result)?;
         Ok(program)
     }
 }

@@ -6,8 +6,8 @@
 use super::body::{Body, Memory, Operand};
 use super::contract::Contraction;
 use super::ending::After;
+use super::hoist;
 use super::loops::Loops;
-use super::map::map;
 use super::stored::Stored;
 use super::strided::Strided;
 use crate::program::{Base, Epilogue, Matmul, Matrix, Place, Program, Step};
@@ -82,7 +82,7 @@ pub(crate) fn push(
         tail.cast(dtype);
     }
     debug_assert_eq!(between, wanted, "a map is given what it asks for");
-    program.steps.extend(map(&tail, result)?);
+    hoist::push(program, &tail, result)?;
     Ok(true)
 }
 
