@@ -166,6 +166,18 @@ fn norms_across_memory() {
     cases.run();
 }
 
+/// A row that is long and almost alone is folded in parts, and written by as many threads as there is to write.
+#[test]
+fn a_long_norm_is_parts_and_a_map() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(8);
+    let chain = norm(&mut rng, [2, 100_000], false, DType::F32);
+    let space = Region::whole(&[2, 100_000]);
+    add(&mut cases, &mut rng, "long norm", &chain, &[space.clone(), space], false);
+    assert!(cases.programs().all(|(_, p)| p.steps.len() == 3));
+    cases.run();
+}
+
 #[test]
 fn softmax_is_one_kernel() {
     let mut cases = Cases::default();

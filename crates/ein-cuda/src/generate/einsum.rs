@@ -65,8 +65,7 @@ pub(crate) fn fold(
     }
     let reduce = Reduce { body, rank: e.rank, state, after, result };
     match after {
-        After::Map(dtype, tail) if tail.labels.rank() > e.rank && !reduce.along() => {
-            // Threads beside one another have different results, so none has a row to write.
+        After::Map(dtype, tail) if reduce.ends_apart(target)? => {
             let mut region = Region(body.labels.0[..e.rank].to_vec());
             region.0.extend(e.monoid.stacked().map(|n| Interval::new(0, n)));
             let form = Form::finished(dtype, region.rank());

@@ -78,13 +78,25 @@ pub(crate) struct Ends {
 
 impl Reduce<'_> {
     /// Whether threads along what is folded share a result, so that maps of more labels may follow at once.
-    pub(crate) fn along(&self) -> bool {
+    fn along(&self) -> bool {
         self.primary().is_none_or(|steps| {
             let one = |range: std::ops::Range<usize>| {
                 range.into_iter().any(|l| steps[l].abs() == 1 && self.body.labels.0[l].len() > 1)
             };
             one(self.rank..steps.len()) || !one(0..self.rank)
         })
+    }
+
+    /// Whether a map of more labels that follows is better left to a kernel of its own: threads that lie side by side have
+    /// different results, so that none has a row to write; or parts of few results are joined by few threads.
+    pub(crate) fn ends_apart(&self, target: &Target) -> Result<bool, Cause> {
+        let out = Region(self.body.labels.0[..self.rank].to_vec());
+        let ends = Ending::new(self.state, self.after, &out, self.result)?;
+        if ends.labels.rank() == self.rank || ends.labels.is_empty() {
+            return Ok(false);
+        }
+        let parts = |reader: Reader<'_>| self.plan(&ends, &reader, target).shape.parts;
+        Ok(!self.along() || parts(self.body.reader(&mut Arguments::default())) > 1)
     }
 
     /// The steps of the operand of which most is read.
