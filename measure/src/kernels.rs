@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Kernels compiled together: the prelude is read once for all of them, and units are what threads share.
 const TOGETHER: usize = 24;
 
-/// What spills where: kernels that may keep values outside of registers. Everything else must not.
+/// Kernels that may keep values outside of registers: they take heads of any size, whole.
 const MAY_SPILL: [&str; 1] = ["attention_rows"];
 
 /// The options of `measure kernels`.

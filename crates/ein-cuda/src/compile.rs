@@ -90,6 +90,8 @@ pub enum CompileError {
 /// What is told the compiler besides the architecture. Products and sums are not contracted: where a fused
 /// multiply-add is meant, the kernels say so, and everything else is as on the CPU.
 const OPTIONS: [&str; 3] = ["--std=c++17", "--fmad=false", "--extra-device-vectorization"];
+/// Kernels of a unit are compiled side by side, by as many threads as there are processors; known from this version on.
+const SIDE_BY_SIDE: (&str, (i32, i32)) = ("--split-compile=0", (12, 8));
 
 /// Compiles a translation unit, or takes what was compiled before from the user's cache (`kernels` in
 /// `EIN_CACHE_DIR`, else `einsummable/kernels` in `XDG_CACHE_HOME` or in `.cache` at home).
@@ -115,6 +117,9 @@ fn with(kept: Option<&Kept>, source: &str, arch: Arch, more: &[&str]) -> Result<
     let nvrtc = library()?;
     let mut options = vec![format!("--gpu-architecture={arch}")];
     options.extend(OPTIONS.iter().chain(more).map(|&o| o.to_owned()));
+    if nvrtc.version() >= SIDE_BY_SIDE.1 {
+        options.push(SIDE_BY_SIDE.0.to_owned());
+    }
     let key = kept::key(source, nvrtc.version(), &options);
     if let Some(bytes) = kept.and_then(|kept| kept.load(&key)) {
         return Ok(Image { bytes, log: String::new() });

@@ -4,11 +4,15 @@ use crate::plan::graphs::graph;
 use crate::plan::question::place;
 use ein_cuda::generate;
 use ein_cuda::program::{Step, Target};
+use ein_ir::dtype::DType;
 use ein_ir::graph::Graph;
+use ein_ir::monoid::{Form, Monoid, Top};
+use ein_ir::region::Region;
 use ein_ir::text;
 use ein_plan::options::Options;
 use ein_plan::plan::plan;
-use ein_task::task::{TaskGraph, Verb};
+use ein_task::machine::DeviceId;
+use ein_task::task::{Slot, Task, TaskGraph, Value, Verb};
 use std::collections::BTreeMap;
 
 /// Layers and models of published sizes, and the devices that they are planned for.
@@ -142,7 +146,45 @@ pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
             take(dtype, 1, text::parse(&text).map_err(|e| e.to_string()));
         }
     }
+    for dtype in [DType::F64, DType::F32, DType::BF16, DType::I64, DType::U8] {
+        collect("folds", &folds(dtype), &mut kernels, &mut faults);
+    }
     (kernels, faults)
+}
+
+/// Three partials of every monoid that a type has, folded: finished and left pending, stored narrowly and widely.
+fn folds(dtype: DType) -> TaskGraph {
+    let mut tasks = TaskGraph { devices: 1, labels: vec!["partials".into()], ..TaskGraph::default() };
+    let tops = [true, false].map(|indices| Monoid::Top(Top { k: 5, largest: true, indices, of: dtype }));
+    let floats = [Monoid::Moments, Monoid::SoftMax, Monoid::Attend];
+    for monoid in Monoid::ALL.into_iter().chain(tops) {
+        if !dtype.is_float() && floats.contains(&monoid) {
+            continue;
+        }
+        // The stacked axis, where there is one, is the last.
+        let last = monoid.stacked().unwrap_or(96);
+        let region = Region::whole(&[2, 3, 37, last]);
+        let result = if matches!(monoid, Monoid::Top(top) if top.indices) { DType::I64 } else { dtype };
+        for (finish, wide) in [(true, false), (false, false), (true, true)] {
+            let pending = monoid.pending(result, 4, wide);
+            let mut push = |verb, reads, form| {
+                tasks.push(Task {
+                    device: DeviceId(0),
+                    verb,
+                    reads,
+                    after: Vec::new(),
+                    value: Value { region: region.clone(), form },
+                    within: None,
+                    slot: Slot::default(),
+                    label: 0,
+                })
+            };
+            let reads = (0..3).map(|_| push(Verb::Feed { external: 0 }, Vec::new(), pending.clone())).collect();
+            let form = if finish { Form::finished(result, 4) } else { pending.clone() };
+            push(Verb::Fold { monoid, finish }, reads, form);
+        }
+    }
+    tasks
 }
 
 fn planned(graph: &Graph, devices: usize) -> Result<TaskGraph, String> {

@@ -114,12 +114,11 @@ impl<'a> Problem<'a> {
         } else {
             None
         };
-        let offsets = match a.packed {
-            None => None,
-            Some(_) => {
-                let stored = given(call, a.offsets_operand())?;
-                Some((stored.at(0, -(stored.region.0[0].lo as i64)), stored.dtype(0)))
-            }
+        let offsets = if a.packed.is_some() {
+            let stored = given(call, a.offsets_operand())?;
+            Some((stored.at(0, -(stored.region.0[0].lo as i64)), stored.dtype(0)))
+        } else {
+            None
         };
         // Heads that share keys are done together, unless the block begins or ends among those of several.
         let whole = h.lo.is_multiple_of(a.group()) && h.len().is_multiple_of(a.group());

@@ -48,7 +48,9 @@ fn gather(what: &str, v: usize, rows: usize, call: &Call<'_>, target: &Target) -
     let size = spec(call)?.dtype.bytes();
     let mut steps = vec![result.steps.clone(), ids.steps.clone()];
     steps.push(table.as_ref().map_or(vec![0; v + 1], |t| t.steps.clone()));
-    steps.iter_mut().for_each(|s| s.truncate(v));
+    for s in &mut steps {
+        s.truncate(v);
+    }
     let mut loops = Loops::new(points.shape(), steps).merged();
     let mut along = table.as_ref().map_or(0, |t| t.steps[v]);
     let out_place = call.result.at(0, result.base);

@@ -94,7 +94,7 @@ impl Scattered {
         let args = vec![ids_at, first, last, fault, row(call), lo];
         steps.push(launch(self.ends(&lines), grid(count), THREADS, args)?);
         let args = vec![ids_at, last, next, lo];
-        steps.push(launch(self.next(&lines), grid(count * 32), THREADS, args)?);
+        steps.push(launch(Self::followers(&lines), grid(count * 32), THREADS, args)?);
         let mut numbered = vec![0; rank];
         others.iter().zip(&numbers).for_each(|(&l, &n)| numbered[l] = n);
         let lists = [numbered.iter().map(|n| n * lines.own as i64).collect::<Vec<_>>(), numbered];
@@ -139,7 +139,7 @@ impl Scattered {
     }
 
     /// Of every element, the next one of the same place, -1 where there is none.
-    fn next(&self, lines: &Lines) -> Arc<Kernel> {
+    fn followers(lines: &Lines) -> Arc<Kernel> {
         let Lines { length, own, step, id, .. } = lines;
         let count = lines.loops.count() * *length as u64;
         let positions = lines.loops.positions("line", "p", "long long").replace('\n', "\n        ");
