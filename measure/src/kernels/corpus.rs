@@ -142,7 +142,7 @@ pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
                 let named = |n: &&str| line.starts_with(&format!("{n} =")) || *line == format!("return {n}");
                 dtype != "bool" || !sums.iter().any(named)
             };
-            let text: String = text.lines().filter(kept).map(|line| format!("{line}\n")).collect();
+            let text = text.lines().filter(kept).collect::<Vec<_>>().join("\n");
             take(dtype, 1, text::parse(&text).map_err(|e| e.to_string()));
         }
     }

@@ -46,18 +46,18 @@ impl fmt::Display for Resources {
 /// What a log of `--ptxas-options=-v` says of every kernel.
 pub(super) fn read(log: &str) -> BTreeMap<String, Resources> {
     let mut all: BTreeMap<String, Resources> = BTreeMap::new();
-    let (mut entry, mut function) = (String::new(), String::new());
+    let (mut entry, mut function) = ("", "");
     for line in log.lines() {
         if let Some(rest) = line.split("Compiling entry function '").nth(1) {
-            entry = rest.split('\'').next().unwrap_or_default().to_owned();
+            entry = rest.split('\'').next().unwrap_or_default();
         } else if let Some(rest) = line.split("Function properties for ").nth(1) {
-            function = rest.trim().to_owned();
+            function = rest.trim();
         } else if line.contains("bytes stack frame") {
-            let own = all.entry(function.clone()).or_default();
+            let own = all.entry(function.to_owned()).or_default();
             (own.stack, own.stores, own.loads) =
                 (before(line, " bytes stack"), before(line, " bytes spill stores"), before(line, " bytes spill loads"));
         } else if line.contains(" registers") {
-            let own = all.entry(entry.clone()).or_default();
+            let own = all.entry(entry.to_owned()).or_default();
             (own.registers, own.shared) = (before(line, " registers"), before(line, " bytes smem"));
         }
     }
