@@ -35,6 +35,7 @@ pub fn planned(machine: &Machine, list: &[usize]) -> Result<Machine, Failure> {
 #[cfg(feature = "cuda")]
 pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure> {
     use ein_cuda::devices::Settings;
+    use ein_cuda::driver::{DriverError, Products};
     use ein_cuda::gpus::Gpus;
     if machine(asked) != "cuda" {
         let reason = format!("a plan for `{}` does not run on this host's GPUs: leave out --machine", asked.machine);
@@ -48,6 +49,12 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
         (list, _) => list,
     };
     let gpus = Gpus::new(list.as_deref()).map_err(Failure::request)?;
+    if !Products::are_there() {
+        eprintln!(
+            "note: {}; until then products are done by generated kernels, which are slower",
+            DriverError::NoProducts
+        );
+    }
     Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings: Settings { tf32: asked.tf32, traced } }))
 }
 

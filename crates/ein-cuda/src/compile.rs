@@ -8,6 +8,7 @@ mod nvrtc;
 
 use kept::Kept;
 use nvrtc::Nvrtc;
+pub(crate) use nvrtc::folders;
 use std::fmt;
 use std::sync::OnceLock;
 

@@ -4,7 +4,7 @@ mod building;
 mod loading;
 
 use crate::compile::{Arch, compile};
-use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Replay, Stream};
+use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Products, Replay, Stream};
 use crate::generate;
 use crate::nodes::{Nodes, Passage, Site, Sites, Work};
 use crate::program::{Fault, FaultCode, Target};
@@ -214,6 +214,7 @@ fn sites(gpus: &[Arc<Gpu>], places: &[usize], seats: &[Seat], settings: Settings
             arch: gpus[gpu].capability(),
             multiprocessors: gpus[gpu].multiprocessors(),
             tf32: settings.tf32,
+            library: Products::are_there(),
         },
     };
     let reach = |(n, own): (usize, &Arc<Gpu>)| {

@@ -52,9 +52,7 @@ impl Driver {
         if !unsafe { sys::is_culib_present() } {
             return Err(DriverError::NoLibrary);
         }
-        let mut version: c_int = 0;
-        // SAFETY: may be called before everything else; a place for an integer.
-        check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
+        let version = version()?;
         if version < LEAST {
             return Err(DriverError::Old { version, least: LEAST });
         }
@@ -76,4 +74,12 @@ impl Driver {
     pub fn gpus(&self) -> &[Arc<Gpu>] {
         &self.gpus
     }
+}
+
+/// The version of the driver's interface, whose library is there.
+fn version() -> Result<i32, DriverError> {
+    let mut version: c_int = 0;
+    // SAFETY: may be called before everything else; a place for an integer.
+    check("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) })?;
+    Ok(version)
 }

@@ -172,11 +172,13 @@ pub struct Target {
     pub multiprocessors: u32,
     /// Whether products of f32 may round their factors to TF32.
     pub tf32: bool,
+    /// Whether there is a library of matrix products. Without it they are generated.
+    pub library: bool,
 }
 
 impl Target {
     /// What tests generate for: an A100.
-    pub const A100: Self = Self { arch: 80, multiprocessors: 108, tf32: false };
+    pub const A100: Self = Self { arch: 80, multiprocessors: 108, tf32: false, library: true };
 }
 
 /// What a kernel leaves in its device's fault record, zeros if nothing: 32 bytes.

@@ -5,6 +5,8 @@ mod common;
 
 use common::{Build, integers};
 use ein_cuda::devices::{Devices, Seat, Settings};
+use ein_cuda::generate;
+use ein_cuda::program::{Step, Target};
 use ein_fake_cuda::{FakeMachine, install};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
@@ -113,5 +115,27 @@ fn a_traced_run_tells_when_every_row_was() {
             assert!(count == usize::from(!resident) || moves && count == 0, "{gpus:?}: {id}: {count} events");
         }
         assert!(traced.timeline.events.iter().all(|e| e.start.0 <= e.end.0), "{gpus:?}");
+    }
+}
+
+#[test]
+fn without_the_library_products_are_generated() {
+    let mut graph = Graph::new();
+    let [a, b] =
+        ["a", "b"].map(|name| graph.input(name, InputKind::Input, TensorType::new(F, [40, 40])).expect("an input"));
+    let y = graph.contraction("y", "ik,kj->ij", &[a, b]).expect("a product");
+    let mut build = Build::new(1);
+    build.0.ops.push(OpRow::of(&graph, y));
+    let feeds = ["a", "b"].map(|name| {
+        let external = build.external(name, InputKind::Input, F, &[40, 40]);
+        build.feed(0, external, Region::whole(&[40, 40]))
+    });
+    let product = build.kernel(0, 0, Region::whole(&[40, 40, 40]), true, &feeds);
+    let tasks = build.finish();
+    for library in [true, false] {
+        let target = Target { library, ..Target::A100 };
+        let program = generate::program(&tasks, product, &target).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(program.steps.iter().any(|s| matches!(s, Step::Matmul(_))), library);
+        assert!(!program.steps.is_empty());
     }
 }

@@ -210,8 +210,8 @@ fn open(path: &Path) -> Result<Library, String> {
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map_err(|e| e.to_string())
 }
 
-/// Folders where toolkits and Python packages put it.
-fn folders() -> Vec<PathBuf> {
+/// Folders where toolkits and Python packages put it, and the library of products.
+pub(crate) fn folders() -> Vec<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let mut folders = Vec::new();
     for toolkit in [of("CUDA_HOME"), of("CUDA_PATH"), Some("/usr/local/cuda".into())].into_iter().flatten() {
@@ -229,7 +229,7 @@ fn folders() -> Vec<PathBuf> {
             .collect();
         pythons.sort();
         for packages in pythons.iter().flat_map(|p| ["site-packages", "dist-packages"].map(|s| p.join(s))) {
-            folders.extend(["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"].map(|f| packages.join(f)));
+            folders.extend(["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", "nvidia/cublas/lib"].map(|f| packages.join(f)));
         }
     }
     folders

@@ -7,6 +7,9 @@ use cudarc::driver::sys::{self, CUevent};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
+/// The version of the driver's interface from which on it tells what is between two moments: 12.8.
+const LEAST: i32 = 12080;
+
 /// A moment on a stream of a GPU, and when it was.
 #[derive(Debug)]
 pub struct Event {
@@ -20,6 +23,10 @@ unsafe impl Send for Event {}
 impl Event {
     /// One that has not been.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self, DriverError> {
+        let version = super::version()?;
+        if version < LEAST {
+            return Err(DriverError::Old { version, least: LEAST });
+        }
         gpu.bind()?;
         let mut event = null_mut();
         // SAFETY: a place for a handle; without flags it takes the time.

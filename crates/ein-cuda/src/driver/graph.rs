@@ -108,6 +108,9 @@ impl Builder {
         [width, lines, layers]: [u64; 3],
         after: &[Node],
     ) -> Result<Node, DriverError> {
+        // A line alone has no next. Its length may be more than a pitch may be.
+        let pitch =
+            |side: Strided| if lines * layers == 1 { (0, 0) } else { (side.pitch as usize, side.lines as usize) };
         let params = CUDA_MEMCPY3D {
             srcXInBytes: 0,
             srcY: 0,
@@ -118,8 +121,8 @@ impl Builder {
             srcDevice: from.address,
             srcArray: null_mut(),
             reserved0: null_mut(),
-            srcPitch: from.pitch as usize,
-            srcHeight: from.lines as usize,
+            srcPitch: pitch(from).0,
+            srcHeight: pitch(from).1,
             dstXInBytes: 0,
             dstY: 0,
             dstZ: 0,
@@ -129,8 +132,8 @@ impl Builder {
             dstDevice: to.address,
             dstArray: null_mut(),
             reserved1: null_mut(),
-            dstPitch: to.pitch as usize,
-            dstHeight: to.lines as usize,
+            dstPitch: pitch(to).0,
+            dstHeight: pitch(to).1,
             WidthInBytes: width as usize,
             Height: lines as usize,
             Depth: layers as usize,
@@ -167,7 +170,8 @@ impl Builder {
         give: impl FnOnce(&Stream) -> Result<(), E>,
     ) -> Result<Node, E> {
         stream.gpu().bind()?;
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // What a library does besides, such as to load its kernels when they are first used, is no part of it.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream lives, and nothing else is recorded from it.
         check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.handle(), mode) })?;
         let given = give(stream);

@@ -3,17 +3,21 @@
 
 use super::error::DriverError;
 use super::{Gpu, Stream};
+use crate::compile::folders;
 use cudarc::cublaslt::result;
 use cudarc::cublaslt::sys::{
     self, cublasComputeType_t, cublasLtEpilogue_t, cublasLtHandle_t, cublasLtMatmulAlgo_t, cublasLtMatmulDesc_t,
     cublasLtMatmulDescAttributes_t, cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
     cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, cudaDataType,
 };
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+/// Names that the library has, in the order in which they are tried.
+const NAMES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
 /// Parts of a product are summed in the type of the accumulator, in a workspace, in order: the same bits every time.
 const REDUCTION: u32 = 2;
 /// To be a multiple of a higher power of 2 is of no use.
@@ -86,14 +90,32 @@ pub struct Operands {
 }
 
 impl Products {
+    /// Whether the library is there: where the loader finds it, or in a toolkit or a Python package.
+    pub fn are_there() -> bool {
+        static THERE: OnceLock<bool> = OnceLock::new();
+        // SAFETY: loads a library, which runs its own initialisers.
+        let known = || unsafe { sys::is_culib_present() };
+        *THERE.get_or_init(|| {
+            if known() {
+                return true;
+            }
+            let files = folders().into_iter().flat_map(|folder| NAMES.map(|name| folder.join(name)));
+            for file in files.filter(|file| file.is_file()) {
+                // SAFETY: as above. It stays: who asks for it by name later gets this one.
+                let loaded = unsafe { Library::open(Some(&file), RTLD_NOW | RTLD_GLOBAL) };
+                loaded.map(std::mem::forget).ok();
+            }
+            known()
+        })
+    }
+
     /// The library on a GPU.
     ///
     /// # Errors
     ///
     /// The library is not there, or does not start.
     pub fn new(gpu: &Arc<Gpu>) -> Result<Self, DriverError> {
-        // SAFETY: loads a library, which runs its own initialisers.
-        if !unsafe { sys::is_culib_present() } {
+        if !Self::are_there() {
             return Err(DriverError::NoProducts);
         }
         gpu.bind()?;

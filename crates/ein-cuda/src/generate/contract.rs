@@ -119,7 +119,7 @@ pub(crate) fn push(
     if thin <= thin::MOST && both && thin::push(c, after, &out, result, target, program)? {
         return Ok(true);
     }
-    if library::push(c, after, &out, result, program)? {
+    if target.library && library::push(c, after, &out, result, program)? {
         return Ok(true);
     }
     tile::push(c, after, &out, result, program)

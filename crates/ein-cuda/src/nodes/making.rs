@@ -108,7 +108,16 @@ impl<'a> Making<'a> {
             (None, Verb::Feed { external }) => self.feed(id, *external, &waits),
             (None, Verb::Output { output }) => self.output(id, *output, &waits),
             (None, Verb::Receive { .. }) => self.receive(id, &waits)?,
-            (None, _) => return Err(Cause::malformed("nobody receives what is sent")),
+            (
+                None,
+                Verb::Send { .. }
+                | Verb::Kernel { .. }
+                | Verb::Fused { .. }
+                | Verb::View { .. }
+                | Verb::Cut
+                | Verb::Fold { .. }
+                | Verb::Paste,
+            ) => return Err(Cause::malformed("nobody receives what is sent")),
         };
         // What has nothing to do is done when what it waits for is.
         self.ends[id.index()] = if ends.is_empty() { waits } else { ends };
