@@ -144,6 +144,25 @@ fn no_products_of_matrices() {
     cases.run();
 }
 
+/// Large products of what is not a matrix, such as heads that are summed over: the library after a copy.
+#[test]
+fn factors_are_copied_where_that_makes_matrices() {
+    let mut cases = Cases::default();
+    let mut rng = Rng::new(59);
+    let sizes = [('b', 2), ('s', 60), ('n', 72), ('h', 32), ('d', 64)];
+    for spec in ["bhsd,nhd->bsn", "bshd,hnd->bsn", "bhsd,hnd->bns", "bhsd,ndh->bsn"] {
+        for dtype in [DType::BF16, DType::F32] {
+            let (e, tensors) = contraction(&mut rng, spec, &sizes, dtype);
+            add(&mut cases, &mut rng, &format!("{spec} {dtype}"), &e, &tensors, &e.space(), None);
+        }
+    }
+    let by_library = |p: &Program| p.steps.iter().any(|s| matches!(s, Step::Matmul(_)));
+    for (what, program) in cases.programs() {
+        assert!(by_library(program) && program.steps.len() > 1 && program.scratch > 0, "{what}: {program:?}");
+    }
+    cases.run();
+}
+
 #[test]
 fn ways_are_chosen_by_size_and_layout() {
     let mut rng = Rng::new(1);

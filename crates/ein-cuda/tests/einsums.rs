@@ -393,7 +393,7 @@ fn angles_are_computed_once() {
         let turned = join.binary(Binary::Mul, x, cos).expect("f32");
         let sum = join.binary(Binary::Add, turned, sin).expect("f32");
         join.cast(sum, dtype);
-        let shape = [4, 17, 64, 64];
+        let shape = [4, 17, 256, 64];
         let labels = shape.iter().enumerate().map(|(n, &e)| Label::new(format!("l{n}"), e)).collect();
         let accesses = vec![Access::labels(&[0, 1, 2, 3]), Access::labels(&[1])];
         let e = Einsum { labels, rank: 4, accesses, join, monoid: Monoid::Sum, dtype };

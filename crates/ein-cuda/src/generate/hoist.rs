@@ -17,7 +17,7 @@ use ein_run::Cause;
 const USES: usize = 8;
 
 /// Nor is it where there are fewer points than this: a kernel more takes as long as a hundred instructions for each.
-const POINTS: usize = 1 << 18;
+const POINTS: usize = 1 << 20;
 
 /// Adds the steps that store the value of a map at every point of the result.
 pub(crate) fn push(program: &mut Program, body: &Body, result: &Stored) -> Result<(), Cause> {
@@ -33,7 +33,7 @@ fn hoisted(mut body: Body, program: &mut Program) -> Result<Body, Cause> {
         return Ok(body);
     }
     for (row, labels) in tables {
-        let table = hoisted(part(&body, row, &labels), program)?;
+        let table = part(&body, row, &labels);
         let shape = table.labels.shape();
         let own: Vec<i64> = strides(&shape).into_iter().map(|s| s as i64).collect();
         let dtype = body.rows[row].1;

@@ -5,9 +5,11 @@
 
 use super::body::{Body, Memory, Operand};
 use super::contract::Contraction;
+use super::copy::copy;
 use super::ending::After;
 use super::hoist;
 use super::loops::Loops;
+use super::map::Target;
 use super::stored::Stored;
 use super::strided::Strided;
 use crate::program::{Base, Epilogue, Matmul, Matrix, Place, Program, Step};
@@ -22,6 +24,15 @@ const FEW: u64 = 32;
 
 /// Products at most, if each is large.
 const MANY: u64 = 1024;
+
+/// Multiplications at least of a product whose factors are worth a copy.
+const PACKED: u64 = 1 << 24;
+
+/// Rows and columns at least: so often an element that was copied is used.
+const USES: u64 = 16;
+
+/// Bytes of such copies at most.
+const COPIED: u64 = 1 << 30;
 
 /// Multiplications that take longer in any kernel without tensor cores than a call.
 const LARGE: u64 = 1 << 25;
@@ -51,9 +62,21 @@ pub(crate) fn push(
         let form = Form::finished(between, c.rank);
         Stored { region: out.clone(), form, place: Base::Scratch.at(scratch) }
     };
-    let Some(Calls { calls, swapped }) = calls(c, out, &product)? else { return Ok(false) };
+    let after_product = if in_place { scratch } else { (scratch + product.bytes()).next_multiple_of(256) };
+    let (found, packs) = match calls(c, out, &product)? {
+        Some(found) => (found, Packs::default()),
+        None => match packed(c, out, &product, after_product)? {
+            Some(both) => both,
+            None => return Ok(false),
+        },
+    };
+    let Calls { calls, swapped } = found;
     if !in_place {
         program.scratch = scratch + product.bytes();
+    }
+    if !packs.steps.is_empty() {
+        program.scratch = packs.end;
+        program.steps.extend(packs.steps);
     }
     if let After::Map(_, body) = after
         && in_place
@@ -230,6 +253,65 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
         });
     }
     Ok(Some(Calls { calls, swapped }))
+}
+
+/// Copies of factors in scratch memory.
+#[derive(Default)]
+struct Packs {
+    steps: Vec<Step>,
+    /// Where the scratch memory that they take ends.
+    end: u64,
+}
+
+/// The products of a large block of which one factor, or both, are first copied so that they are matrices: a copy moves
+/// each element twice, where a product uses it hundreds of times.
+fn packed(c: &Contraction<'_>, out: &Region, product: &Stored, at: u64) -> Result<Option<(Calls, Packs)>, Cause> {
+    let all = [&c.batch, &c.rows, &c.columns, &c.inner].map(|labels| c.volume(labels));
+    if all.iter().product::<u64>() < PACKED || all[1].min(all[2]) < USES || c.left.dtype != c.right.dtype {
+        return Ok(None);
+    }
+    // The smaller one alone is best.
+    let smaller = all[1] <= all[2];
+    for [left, right] in [[smaller, !smaller], [!smaller, smaller], [true, true]] {
+        // What stays says in which order the labels are summed over.
+        let mut inner = c.inner.clone();
+        let kept = if left { c.right } else { c.left };
+        inner.sort_by_key(|&l| std::cmp::Reverse(kept.steps[l].unsigned_abs()));
+        let mut packs = Packs { steps: Vec::new(), end: at };
+        let mut pack = |memory: &Memory, side: &[usize]| -> Result<Memory, Cause> {
+            let labels: Vec<usize> = [&c.batch, side, &inner].concat();
+            let shape: Vec<usize> = labels.iter().map(|&l| c.extents[l]).collect();
+            let own: Vec<i64> = strides(&shape).into_iter().map(|s| s as i64).collect();
+            let place = Base::Scratch.at(packs.end);
+            packs.end =
+                (packs.end + (shape.iter().product::<usize>() * memory.dtype.bytes()) as u64).next_multiple_of(256);
+            let from = Memory { steps: labels.iter().map(|&l| memory.steps[l]).collect(), ..memory.clone() };
+            let target = Target { place, dtype: memory.dtype, steps: own.clone() };
+            packs.steps.extend(copy(from, Region::whole(&shape), &target)?);
+            let mut steps = vec![0; memory.steps.len()];
+            labels.iter().zip(own).for_each(|(&l, step)| steps[l] = step);
+            Ok(Memory { place, dtype: memory.dtype, steps })
+        };
+        let one = if left { pack(c.left, &c.rows)? } else { c.left.clone() };
+        let other = if right { pack(c.right, &c.columns)? } else { c.right.clone() };
+        let again = Contraction {
+            left: &one,
+            right: &other,
+            inner,
+            extents: c.extents.clone(),
+            batch: c.batch.clone(),
+            rows: c.rows.clone(),
+            columns: c.columns.clone(),
+            ..*c
+        };
+        if packs.end - at > COPIED {
+            continue;
+        }
+        if let Some(calls) = calls(&again, out, product)? {
+            return Ok(Some((calls, packs)));
+        }
+    }
+    Ok(None)
 }
 
 /// The vector that a map only adds to every row of the product.
