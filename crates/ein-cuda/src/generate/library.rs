@@ -1,7 +1,8 @@
 //! Products that the library of matrix products does, and what follows them as one more kernel.
 //!
 //! Bytes: the library's. Where a map follows, the product is written and read once more; it goes to the row's own slot
-//! if type and shape are the result's, so that it needs no memory.
+//! if type and shape are the result's, so that it needs no memory. A factor of a large product whose strides are those of
+//! no matrix is read and written once more, into one.
 
 use super::body::{Body, Memory, Operand};
 use super::contract::Contraction;
