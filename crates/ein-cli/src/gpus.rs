@@ -1,7 +1,7 @@
 //! This host's GPUs, from words on the command line.
 
 use crate::args::Asked;
-use crate::asked::{Numbers, bad_devices, numbers};
+use crate::asked::bad_devices;
 use crate::failure::Failure;
 use ein_task::machine::Machine;
 use einsummable::session::Runner;
@@ -34,6 +34,7 @@ pub fn planned(machine: &Machine, list: &[usize]) -> Result<Machine, Failure> {
 /// This host's GPUs as they are asked for, which run what is planned for them.
 #[cfg(feature = "cuda")]
 pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure> {
+    use crate::asked::{Numbers, numbers};
     use ein_cuda::devices::Settings;
     use ein_cuda::driver::{DriverError, Products};
     use ein_cuda::gpus::Gpus;

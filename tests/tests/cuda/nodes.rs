@@ -31,7 +31,7 @@ fn drawn(seed: u64) -> (TaskGraph, Sites) {
 }
 
 /// Some program of a row that computes: none to three steps, some with scratch memory, some that may report faults.
-fn program(_: &TaskGraph, task: TaskId, _: &Target) -> Result<Program, ein_run::Cause> {
+fn program(task: TaskId) -> Program {
     let n = u64::from(task.0);
     let step = |k: u64| {
         let kernel = Kernel::new("any", "extern \"C\" __global__ void NAME() {}");
@@ -41,7 +41,7 @@ fn program(_: &TaskGraph, task: TaskId, _: &Target) -> Result<Program, ein_run::
         }
         Step::Launch(Launch { kernel, grid: [1; 3], block: [32, 1, 1], shared: 0, args })
     };
-    Ok(Program { steps: (0..n % 4).map(step).collect(), scratch: if n.is_multiple_of(5) { 100 } else { 0 } })
+    Program { steps: (0..n % 4).map(step).collect(), scratch: if n.is_multiple_of(5) { 100 } else { 0 } }
 }
 
 /// For every node, whether each earlier one is before it.
@@ -64,7 +64,8 @@ fn every_edge_is_a_way() {
     let (mut in_place, mut relayed) = (0, 0);
     for seed in 0..200 {
         let (tasks, sites) = drawn(seed);
-        let nodes = Nodes::new(&tasks, &sites, &program).unwrap_or_else(|e| panic!("{seed}: {e}"));
+        let nodes =
+            Nodes::new(&tasks, &sites, &|_, task, _| Ok(program(task))).unwrap_or_else(|e| panic!("{seed}: {e}"));
         in_place += nodes.in_place.len();
         let before = before(&nodes.all);
         // Both halves of a move are done by the receiving row's nodes, or by the fold's that reads in place.
@@ -113,7 +114,8 @@ fn is_relay(tasks: &TaskGraph, node: &Node) -> bool {
 fn lanes_and_faults_are_ordered() {
     for seed in 0..50 {
         let (tasks, sites) = drawn(seed);
-        let nodes = Nodes::new(&tasks, &sites, &program).unwrap_or_else(|e| panic!("{seed}: {e}"));
+        let nodes =
+            Nodes::new(&tasks, &sites, &|_, task, _| Ok(program(task))).unwrap_or_else(|e| panic!("{seed}: {e}"));
         let before = before(&nodes.all);
         let mut records = 0;
         for device in 0..tasks.devices {

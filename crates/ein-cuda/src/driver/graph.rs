@@ -328,6 +328,9 @@ impl Drop for Replay {
         // After a failed run GPUs may still write to the host's memory: they are waited for.
         if self.failed.is_some() {
             let _ = self.stream.synchronize();
+            if let Some(traced) = &self.traced {
+                traced.wait();
+            }
         }
     }
 }

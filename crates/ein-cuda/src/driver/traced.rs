@@ -40,6 +40,13 @@ impl Traced {
         Ok(())
     }
 
+    /// Waits for what its GPUs still do, whatever comes of that.
+    pub(super) fn wait(&self) {
+        for (stream, _) in &self.gpus {
+            let _ = stream.synchronize();
+        }
+    }
+
     /// Does all of it once, and waits: when each piece began and ended, in seconds, every GPU's clock beginning at 0.
     pub(super) fn run(&self) -> Result<Vec<[f64; 2]>, DriverError> {
         for (stream, origin) in &self.gpus {
