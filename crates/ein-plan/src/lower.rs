@@ -19,7 +19,7 @@ use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_task::check::CheckError;
 use ein_task::exchange::{Exchange, Need};
-use ein_task::machine::{DeviceId, DeviceKind, Machine};
+use ein_task::machine::{DeviceId, Machine};
 use ein_task::relation::{Held, Relation};
 use ein_task::task::{External, TaskGraph, Value, Verb};
 use pieces::Rows;
@@ -98,9 +98,8 @@ pub(crate) fn lower_staged(
     }
     lowering.outputs();
     let mut tasks = lowering.rows.out;
-    // Elsewhere nothing is fused, and a large graph need not be there twice.
-    if options.fuse && machine.devices.iter().any(|d| d.kind == DeviceKind::Cpu) {
-        tasks = fuse::fuse(&tasks, machine);
+    if options.fuse {
+        tasks = fuse::fuse(tasks, machine);
     }
     tasks.receive_in_place();
     Ok(tasks)

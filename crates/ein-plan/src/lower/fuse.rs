@@ -10,38 +10,46 @@ use ein_task::machine::{DeviceKind, Machine};
 use ein_task::task::{External, Source, Stage, Task, TaskGraph, TaskId, Verb};
 use ein_task::verify::reads_in_order;
 
-/// The rows of a graph without memory plan, those that go together as one.
-pub(super) fn fuse(graph: &TaskGraph, machine: &Machine) -> TaskGraph {
+/// The rows of a graph without memory plan, those that go together as one. A large graph is never there twice.
+pub(super) fn fuse(mut graph: TaskGraph, machine: &Machine) -> TaskGraph {
     let readers = graph.readers();
     // Which row each row is the end of.
     let mut ends: Vec<Option<TaskId>> = vec![None; graph.tasks.len()];
     let mut begun = vec![false; graph.tasks.len()];
     for (id, task) in graph.rows() {
-        if machine.devices[task.device.index()].kind != DeviceKind::Cpu {
-            continue;
+        match machine.devices[task.device.index()].kind {
+            DeviceKind::Cpu | DeviceKind::Gpu => {}
+            DeviceKind::Host => continue,
         }
-        let producer = task.reads.iter().copied().filter(|&read| joins(graph, &readers, id, read)).max();
+        let producer = task.reads.iter().copied().filter(|&read| joins(&graph, &readers, id, read)).max();
         if let Some(producer) = producer {
             ends[id.index()] = Some(producer);
             begun[producer.index()] = true;
         }
     }
-    let mut out = TaskGraph { tasks: Vec::with_capacity(graph.tasks.len()), ..graph.clone() };
-    let mut places = vec![TaskId(0); graph.tasks.len()];
-    for (id, task) in graph.rows() {
-        if begun[id.index()] {
+    let mut rows: Vec<Option<Task>> = std::mem::take(&mut graph.tasks).into_iter().map(Some).collect();
+    let mut places = vec![TaskId(0); rows.len()];
+    let mut count = 0;
+    for n in 0..rows.len() {
+        if begun[n] {
             continue;
         }
-        let mut chain = vec![id];
+        let mut chain = vec![TaskId(n as u32)];
         while let Some(before) = ends[chain[chain.len() - 1].index()] {
             chain.push(before);
         }
         chain.reverse();
-        let mut row = if chain.len() == 1 { task.clone() } else { together(graph, &chain) };
+        if chain.len() > 1 {
+            let parts = chain.iter().map(|id| rows[id.index()].take().expect("it is a part of one row")).collect();
+            rows[n] = Some(together(&chain, parts));
+        }
+        let row = rows[n].as_mut().expect("it is no part of another");
         row.reads.iter_mut().for_each(|r| *r = places[r.index()]);
-        places[id.index()] = out.push(row);
+        places[n] = TaskId(count);
+        count += 1;
     }
-    out
+    graph.tasks = rows.into_iter().flatten().collect();
+    graph
 }
 
 /// Whether a row can be a part of the one whose value it reads.
@@ -69,12 +77,14 @@ fn map<'a>(graph: &'a TaskGraph, task: &Task) -> Option<&'a Einsum> {
 }
 
 /// The row that does what some rows do, each of which reads the one before it; as the last of them.
-fn together(graph: &TaskGraph, chain: &[TaskId]) -> Task {
+fn together(chain: &[TaskId], parts: Vec<Task>) -> Task {
     let mut reads: Vec<TaskId> = Vec::new();
     let mut stages = Vec::new();
-    for (n, &id) in chain.iter().enumerate() {
-        let task = graph.task(id);
-        let Verb::Kernel { op, labels, finish, operands } = &task.verb else { unreachable!("only kernels are joined") };
+    let mut last = None;
+    for (n, task) in parts.into_iter().enumerate() {
+        let Verb::Kernel { op, ref labels, finish, ref operands } = task.verb else {
+            unreachable!("only kernels are joined")
+        };
         let mut source = |read: usize| {
             let read = task.reads[read];
             if n > 0 && read == chain[n - 1] {
@@ -86,8 +96,8 @@ fn together(graph: &TaskGraph, chain: &[TaskId]) -> Task {
             }))
         };
         let operands = operands.iter().map(|o| o.map(&mut source)).collect();
-        stages.push(Stage { op: *op, labels: labels.clone(), finish: *finish, operands });
+        stages.push(Stage { op, labels: labels.clone(), finish, operands });
+        last = Some(task);
     }
-    let last = graph.task(chain[chain.len() - 1]);
-    Task { verb: Verb::Fused { stages }, reads, ..last.clone() }
+    Task { verb: Verb::Fused { stages }, reads, ..last.expect("a chain has rows") }
 }
