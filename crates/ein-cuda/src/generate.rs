@@ -64,6 +64,8 @@ pub const PRELUDE: &str = concat!(
     include_str!("generate/kernels/scan.cuh"),
     include_str!("generate/kernels/top.cuh"),
     include_str!("generate/kernels/attention.cuh"),
+    include_str!("generate/kernels/attention_tiles.cuh"),
+    include_str!("generate/kernels/attention_split.cuh"),
 );
 
 /// A block of an operation: from which values to which.

@@ -1,4 +1,4 @@
-//! Attention, one of three kernels (their algorithms are in `attention.cuh`):
+//! Attention, one of three kernels (their algorithms are in `attention*.cuh`):
 //!
 //! * *rows*: any type and head size, a block for each row. Every row reads its keys: `2 (d + e)` operations for each, from
 //!   the caches where rows share them.
