@@ -1,9 +1,9 @@
 //! What GPUs do.
 
 use crate::arena_ffi as memory;
+use crate::driver::HostCall;
 use crate::matmul::Product;
 use crate::shim::Module;
-use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(crate) enum Work {
     },
     Product(Box<Product>),
     /// A function of the host.
-    Call(unsafe extern "C" fn(*mut c_void), usize),
+    Call(HostCall, usize),
 }
 
 #[derive(Debug)]

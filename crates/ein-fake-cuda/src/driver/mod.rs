@@ -13,7 +13,7 @@ use crate::stubs_ffi::Symbol;
 
 pub(crate) use gpu_ffi::current;
 pub(crate) use module_ffi::image;
-pub(crate) use stream_ffi::{call, find, give};
+pub(crate) use stream_ffi::{HostCall, call, find, give};
 
 /// All functions that it has.
 pub(crate) fn symbols() -> Vec<Symbol> {

@@ -15,6 +15,9 @@ use crate::world::{
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+/// A function of the host that a stream calls with the pointer that it was given.
+pub(crate) type HostCall = unsafe extern "C" fn(*mut c_void);
+
 pub(super) fn symbols() -> Vec<Symbol> {
     symbols![
         cuStreamCreate,
@@ -118,7 +121,7 @@ pub(super) fn no_capture(world: &mut World) -> Done<()> {
 }
 
 /// Calls a function of the host.
-pub(crate) fn call(f: unsafe extern "C" fn(*mut c_void), data: usize) {
+pub(crate) fn call(f: HostCall, data: usize) {
     // SAFETY: the caller of the driver gave the function with this argument. It may not call the driver.
     unsafe { f(data as *mut c_void) }
 }
