@@ -223,10 +223,25 @@ struct Planned {
     runner: Runner,
 }
 
+/// GPUs, such that inputs and results lie in their memory while what is timed goes on: as those of other programs do.
+#[cfg(feature = "cuda")]
+fn on_gpus(runner: Runner) -> Runner {
+    use ein_cuda::devices::Settings;
+    use ein_cuda::nodes::Staging;
+    match runner {
+        Runner::Cpu => Runner::Cpu,
+        Runner::Cuda { seats, settings } => {
+            Runner::Cuda { seats, settings: Settings { staging: Staging::Device, ..settings } }
+        }
+    }
+}
+
 impl Planned {
     fn new(args: &Bench, graph: &Graph, devices: &str) -> Result<Self, Failure> {
         let asked = asked_of(args, devices);
         let (machine, runner) = asked::runner(&asked, false)?;
+        #[cfg(feature = "cuda")]
+        let runner = on_gpus(runner);
         if !matches!(runner, Runner::Cpu) && args.trace.is_some() {
             let reason =
                 "--trace: on GPUs what is timed is one launch, whose parts tell no times; `ein run --trace` does";
@@ -264,12 +279,13 @@ impl Ours {
         Ok(Self { plan, devices, runner, executor, inputs, outputs: BTreeMap::new(), before })
     }
 
-    /// The seconds of so many runs, from inputs in the caller's memory to outputs there.
+    /// The seconds of so many runs: from inputs in the caller's memory to outputs there or, on GPUs, from inputs to
+    /// outputs in their memory.
     fn run(&mut self, count: usize) -> Result<Vec<f64>, Failure> {
         let once = |_| {
             let start = Instant::now();
-            self.executor.run_into(&self.inputs, &mut self.outputs).map_err(Failure::run)?;
-            Ok(start.elapsed().as_secs_f64())
+            let own = self.executor.run_into(&self.inputs, &mut self.outputs).map_err(Failure::run)?;
+            Ok(if matches!(self.runner, Runner::Cpu) { start.elapsed().as_secs_f64() } else { own })
         };
         (0..count).map(once).collect()
     }
@@ -320,6 +336,11 @@ impl Measured<'_> {
         graph.inputs(InputKind::Parameter).into_iter().map(|id| graph.ty(id).bytes()).sum()
     }
 
+    /// Where inputs and results lie while our side is timed.
+    fn place(&self) -> &'static str {
+        if matches!(self.ours.runner, Runner::Cpu) { "host" } else { "gpus" }
+    }
+
     fn json(&self) -> Value {
         let tasks = &self.ours.plan.tasks;
         let seconds = self.sides[0].seconds();
@@ -330,6 +351,7 @@ impl Measured<'_> {
             "threads": self.threads,
             "runs": self.args.runs,
             "seconds": seconds,
+            "inputs_and_results": self.place(),
             "gflops": self.floor.operations / seconds / 1e9,
             "operations": self.floor.operations,
             "bytes_moved": self.ours.plan.report.bytes_total.0,
@@ -364,13 +386,14 @@ impl Measured<'_> {
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         let _ = writeln!(
             text,
-            "  takes        {} ({:.1} GFLOP/s), the median of {} turns on {devices} device{} and {} thread{}",
+            "  takes        {} ({:.1} GFLOP/s), the median of {} turns on {devices} device{} and {} thread{}{}",
             Seconds(seconds),
             floor.operations / seconds / 1e9,
             self.args.runs,
             plural(devices),
             self.threads,
             plural(self.threads),
+            if self.place() == "gpus" { ", inputs and results on the GPUs" } else { "" },
         );
         let _ = writeln!(text, "  moves        {} in {} tasks", self.ours.plan.report.bytes_total, tasks.tasks.len());
         let arenas = Bytes(tasks.arenas.iter().map(|b| b.0).sum());

@@ -56,7 +56,8 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
             DriverError::NoProducts
         );
     }
-    Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings: Settings { tf32: asked.tf32, traced } }))
+    let settings = Settings { tf32: asked.tf32, traced, ..Settings::default() };
+    Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings }))
 }
 
 /// What is said where GPUs were left out.

@@ -6,7 +6,7 @@ mod loading;
 use crate::compile::{Arch, compile};
 use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Products, Replay, Stream};
 use crate::generate;
-use crate::nodes::{Nodes, Passage, Site, Sites, Work};
+use crate::nodes::{Nodes, Passage, Site, Sites, Staging, Work};
 use crate::program::{Fault, FaultCode, Target};
 use crate::rows::is_resident;
 use building::Building;
@@ -19,6 +19,7 @@ use ein_task::machine::DeviceId;
 use ein_task::task::{TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Where a device of a task graph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,6 +38,9 @@ pub struct Settings {
     /// Whether runs tell when every row began and ended. Rows are then done one after the other on each GPU, which takes
     /// longer than a run does otherwise.
     pub traced: bool,
+    /// Where what goes in and comes out lies while a run goes on. Where it is in GPUs' memory, the seconds of a run are
+    /// those of its launch and of waiting for it, as of a program whose tensors are on GPUs.
+    pub staging: Staging,
 }
 
 /// The devices of a task graph: memory made, parameters loaded, and all that a run does given to the driver as one graph.
@@ -53,6 +57,9 @@ pub struct Devices {
     /// The rows of a traced graph's pieces, and what the last run told of them.
     pieces: Vec<Option<TaskId>>,
     marks: Vec<Mark>,
+    staging: Staging,
+    /// Of the last run's launch and of waiting for it.
+    seconds: Option<f64>,
 }
 
 impl Devices {
@@ -89,7 +96,8 @@ impl Devices {
         let (traced, pieces) = traced.map_or((None, Vec::new()), |(traced, pieces)| (Some(traced), pieces));
         let replay = built.finish(stream, memory, traced).map_err(|e| failed(0, &e))?;
         let (host, seats) = (nodes.devices.len(), seats.to_vec());
-        Ok(Self { replay, host, nodes, seats, gpus, pieces, marks: Vec::new() })
+        let (marks, staging) = (Vec::new(), settings.staging);
+        Ok(Self { replay, host, nodes, seats, gpus, pieces, marks, staging, seconds: None })
     }
 
     /// What is done in a run.
@@ -159,10 +167,20 @@ impl Backend for Devices {
                 passage.copy.run(bytes_of(dense), &mut host[passage.at.clone()]);
             }
         }
+        for staged in &self.nodes.uploads {
+            let written = self.replay.write(staged.device, staged.offset, self.host, staged.at.clone());
+            written.map_err(|e| failed(staged.device, &e))?;
+        }
+        let start = Instant::now();
         let times = match self.replay.run() {
             Ok(times) => times,
             Err(error) => return Err(self.lost(&error)),
         };
+        self.seconds = Some(start.elapsed().as_secs_f64());
+        for staged in &self.nodes.downloads {
+            let read = self.replay.read(staged.device, staged.offset, self.host, staged.at.clone());
+            read.map_err(|e| failed(staged.device, &e))?;
+        }
         self.mark(graph, &times);
         if let Some(fault) = self.fault(graph) {
             return Err(fault);
@@ -178,6 +196,11 @@ impl Backend for Devices {
     /// Empty unless it is traced. The halves of a move are one, so both have its times.
     fn marks(&self) -> Vec<Mark> {
         self.marks.clone()
+    }
+
+    /// Where inputs and outputs are staged on GPUs: by the host's clock, from just before the launch to the end of waiting.
+    fn seconds(&self) -> Option<f64> {
+        self.seconds.filter(|_| self.staging == Staging::Device)
     }
 
     /// The order is the hardware's.
@@ -222,7 +245,7 @@ fn sites(gpus: &[Arc<Gpu>], places: &[usize], seats: &[Seat], settings: Settings
         gpus.iter().map(|other| own.reach(other).map_err(|e| failed(device, &e))).collect::<Result<Vec<bool>, _>>()
     };
     let reach = gpus.iter().enumerate().map(reach).collect::<Result<_, _>>()?;
-    Ok(Sites { devices: seats.iter().zip(places).map(site).collect(), reach })
+    Ok(Sites { devices: seats.iter().zip(places).map(site).collect(), reach, staging: settings.staging })
 }
 
 /// Every GPU's kernels by name: those of one architecture are compiled as one.

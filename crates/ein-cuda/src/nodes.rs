@@ -37,6 +37,17 @@ pub struct Site {
     pub target: Target,
 }
 
+/// Where what goes in and comes out lies while a run goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Staging {
+    /// In the host's memory: the run itself brings it to the GPUs and back.
+    #[default]
+    Host,
+    /// In the memory of the GPUs: it is brought there before the run, and fetched after, and the run copies it within
+    /// each GPU. What goes to or from devices whose memory is the host's stays there.
+    Device,
+}
+
 /// Where all devices of a task graph are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sites {
@@ -44,6 +55,8 @@ pub struct Sites {
     pub devices: Vec<Site>,
     /// For every GPU, whether it reaches each GPU's memory.
     pub reach: Vec<Vec<bool>>,
+    /// Where what goes in and comes out lies while a run goes on.
+    pub staging: Staging,
 }
 
 /// What makes the programs of rows that compute: [`generate::program`](crate::generate::program), but for tests.
@@ -153,12 +166,23 @@ pub struct Passage {
     pub at: Range<usize>,
 }
 
+/// Bytes of the host's memory that have a place in a device's, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// The device.
+    pub device: usize,
+    /// Bytes before them in its memory.
+    pub offset: u64,
+    /// Where in the host's memory.
+    pub at: Range<usize>,
+}
+
 /// A whole task graph.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     /// Each names only earlier ones.
     pub all: Vec<Node>,
-    /// Bytes of every device's memory, its arena included.
+    /// Bytes of every device's memory: its arena, what kernels need besides, and what is staged there.
     pub devices: Vec<u64>,
     /// Bytes of the host's memory.
     pub host: u64,
@@ -172,6 +196,10 @@ pub struct Nodes {
     pub in_place: Vec<TaskId>,
     /// Where in the host's memory fault records lie after a run: one for every row that may report one.
     pub faults: Vec<Range<usize>>,
+    /// What goes from the host's memory to devices' before a run, because it is staged there.
+    pub uploads: Vec<Staged>,
+    /// What goes from devices' memory to the host's after a run.
+    pub downloads: Vec<Staged>,
 }
 
 impl Sites {

@@ -28,6 +28,12 @@ pub trait Backend: Send {
     /// When every row of the last run began and ended, where that is known.
     fn marks(&self) -> Vec<Mark>;
 
+    /// The seconds of the last run, where what goes before and after in it, to have inputs and outputs where the devices
+    /// use them, is no part of what is timed. None where the run is all that [`Backend::run`] does.
+    fn seconds(&self) -> Option<f64> {
+        None
+    }
+
     /// Chooses which of the ready rows goes first, where that is this backend's to choose.
     fn set_order(&mut self, order: Order);
 }

@@ -39,7 +39,7 @@ pub struct Run {
     pub outputs: BTreeMap<String, Dense>,
     /// What happened when.
     pub timeline: Timeline,
-    /// From the first feed to the last output.
+    /// From the first feed to the last output; on devices that time their runs themselves, what those say.
     pub seconds: f64,
 }
 
@@ -135,7 +135,8 @@ impl Executor {
     }
 
     /// As [`Executor::run`], into tensors that the caller has: outputs that are there in their type are written, others
-    /// are made. On virtual devices, a run that finds all of them allocates nothing. How many seconds it took.
+    /// are made. On virtual devices, a run that finds all of them allocates nothing. How many seconds it took, as [`Run`]
+    /// has it.
     ///
     /// After an error, what the outputs hold is not specified.
     pub fn run_into(
@@ -151,7 +152,8 @@ impl Executor {
         }
         let start = Instant::now();
         let result = self.devices.run(&self.graph, inputs, &self.outputs);
-        let seconds = start.elapsed().as_secs_f64();
+        let elapsed = start.elapsed().as_secs_f64();
+        let seconds = self.devices.seconds().unwrap_or(elapsed);
         for (slot, (name, _)) in self.outputs.iter_mut().zip(&self.graph.outputs) {
             let slot = slot.get_mut().unwrap_or_else(PoisonError::into_inner);
             let output = std::mem::replace(slot, nothing());

@@ -6,3 +6,4 @@ mod models;
 mod nodes;
 mod on_fakes;
 mod replay;
+mod staging;

@@ -1,6 +1,6 @@
 //! Nodes of any plan: every edge of the task graph is a way among them, and what is moved is what is to be moved.
 
-use ein_cuda::nodes::{Block, Node, Nodes, Site, Sites, Work};
+use ein_cuda::nodes::{Block, Node, Nodes, Site, Sites, Staging, Work};
 use ein_cuda::program::{Arg, Base, Kernel, Launch, Program, Step, Target};
 use ein_cuda::rows::is_resident;
 use ein_plan::lower::lower;
@@ -27,7 +27,7 @@ fn drawn(seed: u64) -> (TaskGraph, Sites) {
     let site = |(n, host)| Site { gpu: if host { 0 } else { n % gpus }, host, target: Target::A100 };
     let apart = seed.is_multiple_of(2);
     let reach = (0..gpus).map(|a| (0..gpus).map(|b| a == b || !apart || (a + b) % 3 > 0).collect()).collect();
-    (tasks, Sites { devices: kinds.enumerate().map(site).collect(), reach })
+    (tasks, Sites { devices: kinds.enumerate().map(site).collect(), reach, staging: Staging::Host })
 }
 
 /// Some program of a row that computes: none to three steps, some with scratch memory, some that may report faults.
@@ -150,4 +150,48 @@ fn lanes_and_faults_are_ordered() {
             assert!(rows.len() <= scratch.len() / 2 + 1, "{seed}: {rows:?}");
         }
     }
+}
+
+#[test]
+fn what_is_staged_has_room_of_its_own() {
+    let mut count = 0;
+    for seed in 0..50 {
+        let (tasks, mut sites) = drawn(seed);
+        let made = |sites: &Sites| {
+            Nodes::new(&tasks, sites, &|_, task, _| Ok(program(task))).unwrap_or_else(|e| panic!("{seed}: {e}"))
+        };
+        let at_host = made(&sites);
+        sites.staging = Staging::Device;
+        let nodes = made(&sites);
+        // The same rows wait for the same, whatever is staged where, but no node fetches faults.
+        assert_eq!(nodes.all.len() + faulting(&at_host) - faulting(&nodes), at_host.all.len(), "{seed}");
+        assert_eq!((&nodes.inputs, &nodes.outputs), (&at_host.inputs, &at_host.outputs), "{seed}");
+        for node in nodes.all.iter().filter(|n| !is_relay(&tasks, n)) {
+            if let Work::Copy { from, to, .. } = node.work {
+                let of_host = |block: Block| matches!(block, Block::Device(device) if sites.devices[device].host);
+                let through = from == Block::Host || to == Block::Host;
+                assert!(!through || of_host(from) || of_host(to), "{seed}: {node:?}");
+            }
+        }
+        // All lie behind what the device had, each in room of its own, and in order.
+        let mut ends = at_host.devices.clone();
+        let own = nodes.uploads.iter().chain(&nodes.downloads).filter(|s| s.offset >= at_host.devices[s.device]);
+        let mut own: Vec<_> = own.collect();
+        own.sort_by_key(|s| (s.device, s.offset));
+        for staged in &own {
+            assert!(staged.offset >= ends[staged.device], "{seed}: {staged:?}");
+            ends[staged.device] = staged.offset + staged.at.len() as u64;
+        }
+        assert!(ends.iter().zip(&nodes.devices).all(|(end, bytes)| end <= bytes), "{seed}");
+        let passages = nodes.inputs.iter().chain(&nodes.outputs);
+        let on_gpus = passages.filter(|p| !sites.devices[tasks.task(p.row).device.index()].host);
+        assert_eq!(own.len(), on_gpus.count(), "{seed}");
+        count += own.len();
+    }
+    assert!(count > 50, "{count} are staged");
+}
+
+/// Nodes that fetch what was reported.
+fn faulting(nodes: &Nodes) -> usize {
+    nodes.all.iter().filter(|n| n.row.is_none() && matches!(n.work, Work::Copy { .. })).count()
 }

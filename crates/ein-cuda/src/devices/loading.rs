@@ -67,7 +67,8 @@ impl Arena for Loading<'_> {
         if bytes.0 > self.staging.bytes() {
             self.staging = Memory::of_host(self.gpu, bytes.0).map_err(said)?;
         }
-        self.memory.read(slot.offset, &mut self.staging, bytes.0, &self.stream).map_err(said)?;
+        let part = 0..bytes.0 as usize;
+        self.memory.read(slot.offset, &mut self.staging, part, &self.stream).map_err(said)?;
         take(&self.staging.host()[..bytes.0 as usize])
     }
 

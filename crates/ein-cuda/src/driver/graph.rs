@@ -321,6 +321,15 @@ impl Replay {
         let [to, from] = self.memory.get_disjoint_mut([n, staging]).expect("two blocks");
         to.write(offset, from, part, &self.stream)
     }
+
+    /// Copies bytes of a block to a part of block `staging`, which is the host's, and waits for that.
+    pub fn read(&mut self, n: usize, offset: u64, staging: usize, part: Range<usize>) -> Result<(), DriverError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let [from, to] = self.memory.get_disjoint_mut([n, staging]).expect("two blocks");
+        from.read(offset, to, part, &self.stream)
+    }
 }
 
 impl Drop for Replay {

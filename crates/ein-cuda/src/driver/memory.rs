@@ -109,21 +109,28 @@ impl Memory {
         stream.synchronize()
     }
 
-    /// Copies bytes from here to pinned memory, and waits for that.
-    pub fn read(&self, offset: u64, staging: &mut Self, bytes: u64, stream: &Stream) -> Result<(), DriverError> {
+    /// Copies bytes from here to a part of pinned memory, and waits for that.
+    pub fn read(
+        &self,
+        offset: u64,
+        staging: &mut Self,
+        part: Range<usize>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let bytes = part.len() as u64;
         let from = self.address(offset, bytes)?;
-        staging.address(0, bytes)?;
+        staging.address(part.start as u64, bytes)?;
         if bytes == 0 {
             return Ok(());
         }
+        let to = &mut staging.host_mut()[part];
         if self.host.is_some() {
-            staging.host_mut()[..bytes as usize].copy_from_slice(&self.host()[offset as usize..][..bytes as usize]);
+            to.copy_from_slice(&self.host()[offset as usize..][..to.len()]);
             return Ok(());
         }
         self.gpu.bind()?;
-        let to = staging.host_mut().as_mut_ptr().cast();
         // SAFETY: as in `write`.
-        let begun = unsafe { sys::cuMemcpyDtoHAsync_v2(to, from, bytes as usize, stream.handle()) };
+        let begun = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream.handle()) };
         check("cuMemcpyDtoHAsync", begun)?;
         stream.synchronize()
     }

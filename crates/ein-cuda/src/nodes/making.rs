@@ -1,7 +1,7 @@
 //! Nodes, row by row.
 
 use super::moves;
-use super::{ALIGN, Address, Block, FAULT, Node, Nodes, Passage, Programs, Sites, Value, Work};
+use super::{ALIGN, Address, Block, FAULT, Node, Nodes, Passage, Programs, Sites, Staged, Staging, Value, Work};
 use crate::copies::Lines;
 use crate::program::{Arg, Base, Epilogue, Matmul, Place, Program, Step};
 use crate::rows::{Rows, is_resident};
@@ -10,6 +10,7 @@ use ein_run::cpu::boxes::BoxCopy;
 use ein_run::{Cause, RunError};
 use ein_task::task::{TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Rows of one device that may use scratch memory at once.
 const LANES: usize = 2;
@@ -133,6 +134,11 @@ impl<'a> Making<'a> {
                 let at = self.host(bytes);
                 let records = (at..at + bytes).step_by(FAULT as usize).map(|at| at as usize..(at + FAULT) as usize);
                 self.nodes.faults.extend(records);
+                if self.is_staged(device) {
+                    let at = at as usize..(at + bytes) as usize;
+                    self.nodes.downloads.push(Staged { device, offset: fault, at });
+                    continue;
+                }
                 let (from, lines) = (Block::Device(device), Lines::plain(fault, at, bytes));
                 self.push(None, device, Work::Copy { from, to: Block::Host, lines }, &reporting);
             }
@@ -155,9 +161,12 @@ impl<'a> Making<'a> {
             self.nodes.states.push(passage);
             return Vec::new();
         }
+        let device = task.device.index();
+        let (place, staged) = self.staged(device, &passage.at);
         self.nodes.inputs.push(passage);
-        let (device, lines) = (task.device.index(), Lines::plain(at, task.slot.offset, bytes));
-        vec![self.push(Some(id), device, Work::Copy { from: Block::Host, to: Block::Device(device), lines }, waits)]
+        self.nodes.uploads.extend(staged);
+        let (to, lines) = (Block::Device(device), Lines::plain(place.offset, task.slot.offset, bytes));
+        vec![self.push(Some(id), device, Work::Copy { from: place.block, to, lines }, waits)]
     }
 
     /// Rows of the first axis are consecutive, so whole ones are fetched, and what is wanted of them is handed out.
@@ -178,10 +187,14 @@ impl<'a> Making<'a> {
         let bytes = (band.volume() * element) as u64;
         let at = self.host(bytes);
         let copy = BoxCopy::new(&band, &ty.whole(), region, element);
-        self.nodes.outputs.push(Passage { tensor: output, row: id, copy, at: at as usize..(at + bytes) as usize });
-        let (device, lines) =
-            (task.device.index(), Lines::plain(read.slot.offset + (above * element) as u64, at, bytes));
-        vec![self.push(Some(id), device, Work::Copy { from: Block::Device(device), to: Block::Host, lines }, waits)]
+        let passage = Passage { tensor: output, row: id, copy, at: at as usize..(at + bytes) as usize };
+        let device = task.device.index();
+        let (place, staged) = self.staged(device, &passage.at);
+        self.nodes.outputs.push(passage);
+        self.nodes.downloads.extend(staged);
+        let begin = read.slot.offset + (above * element) as u64;
+        let (from, lines) = (Block::Device(device), Lines::plain(begin, place.offset, bytes));
+        vec![self.push(Some(id), device, Work::Copy { from, to: place.block, lines }, waits)]
     }
 
     /// The steps of a row that computes, one after the other.
@@ -295,6 +308,22 @@ impl<'a> Making<'a> {
         after.dedup();
         self.nodes.all.push(Node { row, gpu: self.sites.devices[device].gpu, work, after });
         self.nodes.all.len() - 1
+    }
+
+    /// Whether what a device takes in and gives out is staged in its memory.
+    fn is_staged(&self, device: usize) -> bool {
+        self.sites.staging == Staging::Device && !self.sites.devices[device].host
+    }
+
+    /// Where a run finds or leaves what lies at `at` in the host's memory before it or after: there, or in room of its own
+    /// in the device's memory.
+    fn staged(&mut self, device: usize, at: &Range<usize>) -> (Address, Option<Staged>) {
+        if !self.is_staged(device) {
+            return (Address { block: Block::Host, offset: at.start as u64 }, None);
+        }
+        let offset = self.nodes.devices[device];
+        self.nodes.devices[device] = (offset + at.len() as u64).next_multiple_of(ALIGN);
+        (Address { block: Block::Device(device), offset }, Some(Staged { device, offset, at: at.clone() }))
     }
 
     /// Room in the host's memory.

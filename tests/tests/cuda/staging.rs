@@ -1,0 +1,125 @@
+//! Inputs and outputs that lie on GPUs while a run goes on: what is computed stays the same, and nothing goes between the
+//! host and a GPU until it ends.
+
+use crate::on_fakes::{given, outputs, seats};
+use ein_cuda::devices::{Devices, Settings};
+use ein_cuda::nodes::{Block, Staged, Staging, Work};
+use ein_fake_cuda::{FakeMachine, Side, install};
+use ein_ir::dense::Dense;
+use ein_ir::dtype::DType;
+use ein_ir::reference::run;
+use ein_run::Executor;
+use ein_run::backend::Backend;
+use ein_tests::choices::{by_label, held};
+use ein_tests::plans::{cpus, graph, lowered, named};
+use ein_tests::same::difference;
+use ein_tests::small;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// A product whose sum is cut, rows of it by ids, and a state that is added: partials are folded, ids may be none, and two
+/// tensors come out.
+const TEXT: &str = "x: input f32[6,12]\nids: input i64[5]\ns: state f32[5,8]\nw: param f32[12,8]\ny = einsum f32 (i: 6, \
+                    j: 8 | k: 12) sum x[i,k] * w[k,j]\nrows = gather(y, ids)\nz = einsum f32 (i: 5, j: 8) map \
+                    rows[i,j] + s[i,j]\nreturn y\nreturn z\n";
+
+fn ids(values: [f64; 5]) -> Dense {
+    Dense::from_f64(DType::I64, [5], &values)
+}
+
+fn bytes(all: &[Staged]) -> u64 {
+    all.iter().map(|s| s.at.len() as u64).sum()
+}
+
+#[test]
+fn results_are_the_same_and_nothing_goes_to_the_host_in_a_run() {
+    let graph = graph(TEXT);
+    let mut inputs = small::inputs(&graph, 5);
+    inputs.insert("ids".into(), ids([4.0, 0.0, 5.0, 4.0, 1.0]));
+    let expected = run(&graph, &inputs).expect("the reference runs");
+    for (devices, gpus) in [(1, 1), (2, 1), (2, 2), (4, 1), (4, 2)] {
+        let mut choice = by_label(&graph, devices, &[("y", "k"), ("rows", "n"), ("z", "i")]);
+        for name in ["x", "y"] {
+            let tensor = named(&graph, name);
+            choice.homes.insert(tensor, held(&graph, tensor, 0, devices));
+        }
+        let machine = cpus(devices);
+        let tasks = lowered(&graph, &choice, &machine);
+        let (parameters, seats) = (given(&graph, &tasks, &inputs, true), seats(&machine, gpus));
+        let mut found_before = None;
+        for staging in [Staging::Host, Staging::Device] {
+            let how = format!("{devices} on {gpus} GPUs, {staging:?}");
+            let fake = install(&FakeMachine::new(gpus).seed(7)).expect("g++ is there");
+            let settings = Settings { staging, ..Settings::default() };
+            let made = Devices::new(&tasks, &parameters, &seats, settings);
+            let made = made.unwrap_or_else(|e| panic!("{how}: {e}: {:?}", fake.report()));
+            let nodes = made.nodes().clone();
+            let mut executor = Executor::on(tasks.clone(), |_| Ok(Box::new(made))).expect("it is verified");
+            let mut given = given(&graph, &tasks, &inputs, false);
+            let mut found = BTreeMap::new();
+            for turn in 0..3 {
+                fake.count_anew();
+                let seconds = executor.run_into(&given, &mut found);
+                let seconds = seconds.unwrap_or_else(|e| panic!("{how}: {e}: {:?}", fake.report()));
+                assert!(seconds > 0.0, "{how}");
+                assert_eq!(difference(&outputs(&graph, found.clone()), &expected, 0.0), None, "{how}, turn {turn}");
+                let counted = fake.counters();
+                assert_eq!((counted.graphs, counted.allocations), (1, 0), "{how}: {counted:?}");
+                // The state stays where it is from the second run on.
+                if given.remove("s").is_some() {
+                    continue;
+                }
+                let staged = (nodes.uploads.len() + nodes.downloads.len()) as u64;
+                assert_eq!((counted.calls, counted.synchronizations), (staged, staged + 1), "{how}: {counted:?}");
+                let between = |to_host: bool| {
+                    let of =
+                        |(from, to): &(Side, Side)| (to_host && *to == Side::Host) || (!to_host && *from == Side::Host);
+                    let all = counted.copied.iter().chain(&counted.reached).filter(|(sides, _)| of(sides));
+                    all.map(|(_, bytes)| bytes).sum::<u64>()
+                };
+                let outside = (bytes(&nodes.uploads), bytes(&nodes.downloads));
+                match staging {
+                    Staging::Host => assert_eq!(staged, 0, "{how}"),
+                    Staging::Device => assert_eq!((between(false), between(true)), outside, "{how}: {counted:?}"),
+                }
+            }
+            let touches_host = nodes.all.iter().any(|node| match &node.work {
+                Work::Copy { from, to, .. } => *from == Block::Host || *to == Block::Host,
+                Work::Kernel { .. } | Work::Matmul { .. } | Work::Zero { .. } => false,
+            });
+            assert_eq!(touches_host, staging == Staging::Host, "{how}");
+            let before = found_before.get_or_insert_with(|| found.clone());
+            assert_eq!(*before, found, "{how}");
+            // What is reported comes from the GPU, too, and is gone when the next run is right.
+            let mut wrong = given.clone();
+            wrong.insert("ids".into(), ids([0.0, 1.0, 6.0, 2.0, 3.0]));
+            let said = executor.run(&wrong).expect_err("there is no row 6").to_string();
+            assert!(said.contains('6'), "{how}: {said}");
+            assert!(executor.run(&given).is_ok(), "{how}");
+            assert_eq!(fake.report(), None, "{how}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_staged_on_gpus_takes_what_its_launch_takes() {
+    let graph = graph("x: input f32[7]\ny = einsum f32 (i: 7) map x[i] + 1.0\nreturn y\n");
+    let tasks = lowered(&graph, &by_label(&graph, 1, &[]), &cpus(1));
+    let inputs = small::inputs(&graph, 2);
+    let _fake = install(&FakeMachine::new(1)).expect("g++ is there");
+    for staging in [Staging::Host, Staging::Device] {
+        let settings = Settings { staging, ..Settings::default() };
+        let mut devices =
+            Devices::new(&tasks, &BTreeMap::new(), &seats(&cpus(1), 1), settings).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(Backend::seconds(&devices), None, "nothing was run");
+        let outputs = [Mutex::new(Dense::f32([7], vec![0.0; 7]))];
+        let start = Instant::now();
+        devices.run(&tasks, &inputs, &outputs).unwrap_or_else(|e| panic!("{e}"));
+        let whole = start.elapsed().as_secs_f64();
+        match (staging, Backend::seconds(&devices)) {
+            (Staging::Host, seconds) => assert_eq!(seconds, None, "all of the run is timed"),
+            (Staging::Device, seconds) => assert!(seconds.is_some_and(|s| s > 0.0 && s < whole), "{seconds:?}"),
+        }
+    }
+}
