@@ -11,7 +11,7 @@ use super::ending::After;
 use super::hoist;
 use super::loops::Loops;
 use super::map::Target;
-use super::stored::Stored;
+use super::stored::{Stored, alignment};
 use super::strided::Strided;
 use crate::program::{Base, Epilogue, Matmul, Matrix, Place, Program, Step};
 use ein_ir::dtype::DType;
@@ -32,8 +32,12 @@ const PACKED: u64 = 1 << 24;
 /// Rows and columns at least: so often an element that was copied is used.
 const USES: u64 = 16;
 
-/// Bytes of such copies at most.
-const COPIED: u64 = 1 << 30;
+/// Bytes of such copies at most: they are memory that plans do not know of.
+const COPIED: u64 = 256 << 20;
+
+/// The library's own limits: products of one call, and extents and steps from one row to the next.
+const BATCH: u64 = 1 << 15;
+const EXTENT: u64 = (1 << 31) - 1;
 
 /// Multiplications that take longer in any kernel without tensor cores than a call.
 const LARGE: u64 = 1 << 25;
@@ -207,7 +211,9 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
     let (Some(a), Some(b), Some((stride, false))) = (a, b, matrix(m.extent, n.extent, m.steps[2], n.steps[2])) else {
         return Ok(None);
     };
-    if m.extent * n.extent * k.extent < 1 << 12 {
+    if m.extent * n.extent * k.extent < 1 << 12
+        || [m.extent, n.extent, k.extent, a.0, b.0, stride].iter().any(|&extent| extent > EXTENT)
+    {
         return Ok(None);
     }
     // What is left are batches: one of the library's, the others one call each.
@@ -221,7 +227,7 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
     }
     let batch = side(&mut rest, |_| true);
     let each = batch.extent * m.extent * n.extent * k.extent;
-    if rest.count() > if each >= LARGE { MANY } else { FEW } {
+    if rest.count() * batch.extent.div_ceil(BATCH) > if each >= LARGE { MANY } else { FEW } {
         return Ok(None);
     }
     let at =
@@ -241,17 +247,20 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
             batch_stride: if batch.extent == 1 { 0 } else { step as u64 },
             transposed,
         };
-        let place = product.at(0, own.base + offsets[2]);
-        calls.push(Matmul {
-            a: one(at(left.place, offsets[l], size), left.dtype, a, batch.steps[l]),
-            b: one(at(right.place, offsets[r], size), right.dtype, b, batch.steps[r]),
-            c: one(place, product.dtype(0), (stride, false), batch.steps[2]),
-            m: m.extent,
-            n: n.extent,
-            k: k.extent,
-            batch: batch.extent,
-            epilogue: Epilogue::None,
-        });
+        for first in (0..batch.extent).step_by(BATCH as usize) {
+            let begin = |w: usize| offsets[w] + first as i64 * batch.steps[w];
+            let place = product.at(0, own.base + begin(2));
+            calls.push(Matmul {
+                a: one(at(left.place, begin(l), size), left.dtype, a, batch.steps[l]),
+                b: one(at(right.place, begin(r), size), right.dtype, b, batch.steps[r]),
+                c: one(place, product.dtype(0), (stride, false), batch.steps[2]),
+                m: m.extent,
+                n: n.extent,
+                k: k.extent,
+                batch: BATCH.min(batch.extent - first),
+                epilogue: Epilogue::None,
+            });
+        }
     }
     Ok(Some(Calls { calls, swapped }))
 }
@@ -315,7 +324,8 @@ fn packed(c: &Contraction<'_>, out: &Region, product: &Stored, at: u64) -> Resul
     Ok(None)
 }
 
-/// The vector that a map only adds to every row of the product.
+/// The vector that a map only adds to every row of the product, where the library takes it: it may read 16 bytes at once,
+/// and adds none to f64.
 fn bias(body: &Body, calls: &[Matmul], c: &Contraction<'_>) -> Option<Place> {
     let [call] = calls else { return None };
     let [(Row::Operand(x), one), (Row::Operand(y), other), (Row::Binary(Binary::Add, ..), dtype)] =
@@ -340,5 +350,6 @@ fn bias(body: &Body, calls: &[Matmul], c: &Contraction<'_>) -> Option<Place> {
         }
         expected *= if column { extent as i64 } else { 1 };
     }
-    (same && given && call.batch == 1 && expected == call.n as i64).then_some(m.place)
+    let taken = alignment(m.place) == 16 && *dtype != DType::F64;
+    (same && given && taken && call.batch == 1 && expected == call.n as i64).then_some(m.place)
 }

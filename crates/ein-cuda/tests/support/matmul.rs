@@ -23,6 +23,10 @@ pub fn multiply(m: &Matmul, a: &[u8], b: &[u8], bias: &[u8], c: &mut [u8]) {
     assert!(m.a.dtype == m.c.dtype || mixed, "{} times {} gives no {}", m.a.dtype, m.b.dtype, m.c.dtype);
     assert!(m.a.dtype.is_float(), "the library multiplies floats");
     assert!(!m.c.transposed, "results are not transposed");
+    assert!(m.batch <= 1 << 15, "{} products in one call", m.batch);
+    if let Epilogue::Bias(place) = m.epilogue {
+        assert!(place.offset.is_multiple_of(16) && m.c.dtype != DType::F64, "{} at {place:?} is added", m.c.dtype);
+    }
     for (matrix, rows, columns) in [(&m.a, m.m, m.k), (&m.b, m.k, m.n), (&m.c, m.m, m.n)] {
         let length = if matrix.transposed { rows } else { columns };
         assert!(matrix.stride >= length.max(1), "{matrix:?} of {rows} by {columns}");
