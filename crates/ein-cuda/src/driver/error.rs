@@ -37,6 +37,14 @@ pub enum DriverError {
         /// The code's name.
         reason: String,
     },
+    /// A product is larger than the library's interface can say.
+    #[error("a product of matrices has {what} of {value}; the library takes at most {}", i32::MAX)]
+    Product {
+        /// What of it.
+        what: &'static str,
+        /// How much that is.
+        value: u64,
+    },
     /// A call failed.
     #[error("{call}: {name} ({text})")]
     Call {

@@ -258,6 +258,11 @@ impl Drop for Described {
     }
 }
 
+/// A number that the library has 32 bits for.
+fn small(what: &'static str, value: u64) -> Result<i32, DriverError> {
+    i32::try_from(value).map_err(|_| DriverError::Product { what, value })
+}
+
 /// How a matrix lies in memory.
 struct Layout(cublasLtMatrixLayout_t);
 
@@ -273,11 +278,13 @@ impl Layout {
         };
         let (inner, outer) = if matrix.transposed { (rows, columns) } else { (columns, rows) };
         // One line has no next, and the library wants the step to it to be no less than a line.
-        let step = matrix.stride.max(inner) as i64;
+        let step = i64::from(small("a step between rows", matrix.stride.max(inner))?);
+        small("rows or columns", inner.max(outer))?;
+        let count = small("a batch", batch)?;
         let layout = result::create_matrix_layout(element, inner, outer, step);
         let layout = Self(layout.map_err(|e| failed("cublasLtMatrixLayoutCreate", e))?);
         if batch > 1 {
-            layout.set(Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &(batch as i32))?;
+            layout.set(Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count)?;
             layout.set(Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &(matrix.batch_stride as i64))?;
         }
         Ok(layout)
@@ -319,5 +326,17 @@ impl Drop for Wishes {
     fn drop(&mut self) {
         // SAFETY: it is this one's own.
         let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_wraps() {
+        assert_eq!(small("a batch", (1 << 31) - 1), Ok(i32::MAX));
+        let (what, value) = ("a batch", (1 << 32) + 5);
+        assert_eq!(small(what, value), Err(DriverError::Product { what, value }));
     }
 }
