@@ -39,15 +39,29 @@ struct Device {
     /// not wait for one another.
     fault: u64,
     records: BTreeMap<TaskId, u64>,
-    /// Where scratch memory begins, and how many bytes one row may use.
+    /// Where scratch memory begins, and how many bytes each lane has: as many as the row that needs most, and as the next.
     scratch: u64,
-    lane: u64,
+    lanes: [u64; LANES],
     /// The last node of the row that used each lane before, and whose turn it is.
     users: [Option<usize>; LANES],
     turn: usize,
     /// The node that clears the fault records, and those that may write them.
     cleared: Option<usize>,
     reporting: Vec<usize>,
+}
+
+impl Device {
+    /// Makes room for a row with so much scratch memory.
+    fn needs(&mut self, mut bytes: u64) {
+        for lane in &mut self.lanes {
+            (*lane, bytes) = ((*lane).max(bytes), bytes.min(*lane));
+        }
+    }
+
+    /// The lane for a row with so much scratch memory: the one whose turn it is, or the first that is large enough.
+    fn lane(&self, bytes: u64) -> usize {
+        if bytes <= self.lanes[self.turn] { self.turn } else { 0 }
+    }
 }
 
 impl<'a> Making<'a> {
@@ -59,7 +73,16 @@ impl<'a> Making<'a> {
     ) -> Result<Self, RunError> {
         let device = |bytes: &ein_task::units::Bytes| {
             let (fault, records, reporting) = (bytes.0.next_multiple_of(ALIGN), BTreeMap::new(), Vec::new());
-            Device { fault, records, scratch: 0, lane: 0, users: [None; LANES], turn: 0, cleared: None, reporting }
+            Device {
+                fault,
+                records,
+                scratch: 0,
+                lanes: [0; LANES],
+                users: [None; LANES],
+                turn: 0,
+                cleared: None,
+                reporting,
+            }
         };
         let mut devices: Vec<Device> = graph.arenas.iter().map(device).collect();
         let mut all = vec![None; graph.tasks.len()];
@@ -78,7 +101,7 @@ impl<'a> Making<'a> {
                 let target = &sites.devices[task.device.index()].target;
                 let program = programs(graph, id, target).map_err(|cause| RunError::task(graph, id.0, cause))?;
                 let device = &mut devices[task.device.index()];
-                device.lane = device.lane.max(scratch(&program).1);
+                device.needs(scratch(&program).1);
                 if program.steps.iter().any(reports) {
                     let before = device.records.len() as u64;
                     device.records.insert(id, before);
@@ -90,7 +113,7 @@ impl<'a> Making<'a> {
             device.scratch = (device.fault + FAULT * device.records.len() as u64).next_multiple_of(ALIGN);
         }
         let nodes = Nodes {
-            devices: devices.iter().map(|d| d.scratch + LANES as u64 * d.lane).collect(),
+            devices: devices.iter().map(|d| d.scratch + d.lanes.iter().sum::<u64>()).collect(),
             in_place: graph.rows().map(|(id, _)| id).filter(|id| rows.is_in_place(graph, *id)).collect(),
             ..Nodes::default()
         };
@@ -202,9 +225,9 @@ impl<'a> Making<'a> {
         let device = self.graph.task(id).device.index();
         let (begin, bytes) = scratch(&program);
         let own = &mut self.devices[device];
-        let (mut waits, lane) = (waits.to_vec(), own.turn);
+        let (mut waits, lane) = (waits.to_vec(), own.lane(bytes));
         if bytes > 0 {
-            own.turn = (own.turn + 1) % LANES;
+            own.turn = (lane + 1) % LANES;
             waits.extend(own.users[lane]);
         }
         let mut last = None;
@@ -283,7 +306,7 @@ impl<'a> Making<'a> {
                 }
                 (read.device, read.slot.offset + offset)
             }
-            Base::Scratch => (task.device, own.scratch + lane as u64 * own.lane),
+            Base::Scratch => (task.device, own.scratch + own.lanes[..lane].iter().sum::<u64>()),
             Base::Fault => (task.device, own.fault + FAULT * own.records[&id]),
         };
         Address { block: Block::Device(device.index()), offset: begin + place.offset }
