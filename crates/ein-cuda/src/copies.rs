@@ -18,6 +18,9 @@ pub struct Lines {
     pub layers: u64,
 }
 
+/// Most bytes from one line to the next that copy engines take (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
+const MAX_PITCH: u64 = (1 << 31) - 1;
+
 /// Where lines lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pitch {
@@ -55,7 +58,19 @@ pub fn of_value(form: &Form, from: &Region, to: &Region, region: &Region) -> Vec
         let [from, to, region] = [from, to, region].map(|r| r.project(&field.axes));
         of_box(&from, &to, &region, field.dtype.bytes(), [at[n] as u64, into[n] as u64])
     };
-    form.fields.iter().enumerate().flat_map(field).collect()
+    form.fields.iter().enumerate().flat_map(field).flat_map(split).collect()
+}
+
+/// A copy as copy engines take it: lines that lie too far apart are copied one by one. They are few, being so far apart.
+fn split(copy: Lines) -> Vec<Lines> {
+    if copy.lines * copy.layers == 1 || copy.from.pitch.max(copy.to.pitch) <= MAX_PITCH {
+        return vec![copy];
+    }
+    let line = |layer: u64, line: u64| {
+        let [from, to] = [copy.from, copy.to].map(|p| p.offset + (layer * p.lines + line) * p.pitch);
+        Lines::plain(from, to, copy.width)
+    };
+    (0..copy.layers).flat_map(|layer| (0..copy.lines).map(move |n| line(layer, n))).collect()
 }
 
 /// The copies of a box out of one row-major box into another that begin so many bytes in.
@@ -142,6 +157,20 @@ mod tests {
             assert_eq!(all.len(), copies, "{from} {to} {region}: {all:?}");
             assert_eq!(all.iter().map(Lines::bytes).sum::<u64>(), form.bytes(&region) as u64);
         }
+    }
+
+    #[test]
+    fn lines_far_apart_are_copied_one_by_one() {
+        let of = |columns: usize, cut: usize| {
+            let (form, to) = (Form::finished(DType::U8, 2), Region::of(&[(2, 4), (0, cut)]));
+            of_value(&form, &Region::of(&[(0, 6), (0, columns)]), &to, &to)
+        };
+        let far = 4_000_000_000;
+        let plain = [2, 3].map(|row| Lines::plain(row * far, (row - 2) * 1000, 1000));
+        assert_eq!(of(far as usize, 1000), plain);
+        // Side by side they are one.
+        assert_eq!(of(far as usize, far as usize), [Lines::plain(2 * far, 0, 2 * far)]);
+        assert_eq!((of((1 << 31) - 1, 1000).len(), of(1 << 31, 1000).len()), (1, 2));
     }
 
     #[test]
