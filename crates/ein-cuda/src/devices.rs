@@ -236,6 +236,7 @@ fn sites(gpus: &[Arc<Gpu>], places: &[usize], seats: &[Seat], settings: Settings
         target: Target {
             arch: gpus[gpu].capability(),
             multiprocessors: gpus[gpu].multiprocessors(),
+            shared: gpus[gpu].shared(),
             tf32: settings.tf32,
             library: Products::are_there(),
         },

@@ -170,6 +170,8 @@ pub struct Target {
     pub arch: u32,
     /// Multiprocessors, for the sizes of grids.
     pub multiprocessors: u32,
+    /// Bytes of shared memory that a block may have.
+    pub shared: u32,
     /// Whether products of f32 may round their factors to TF32.
     pub tf32: bool,
     /// Whether there is a library of matrix products. Without it they are generated.
@@ -178,7 +180,7 @@ pub struct Target {
 
 impl Target {
     /// What tests generate for: an A100.
-    pub const A100: Self = Self { arch: 80, multiprocessors: 108, tf32: false, library: true };
+    pub const A100: Self = Self { arch: 80, multiprocessors: 108, shared: 163 << 10, tf32: false, library: true };
 }
 
 /// What a kernel leaves in its device's fault record, zeros if nothing: 32 bytes.

@@ -223,6 +223,39 @@ fn a_single_key_comes_through() {
     cases.run();
 }
 
+/// A GPU whose blocks have 99 KiB gets smaller tiles of large heads, one that has less the general kernel, of fewer warps
+/// where heads are huge.
+#[test]
+fn blocks_have_the_memory_that_they_ask_for() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(26));
+    for (dtype, d, shared, kernel) in [
+        (DType::BF16, 256, 163 << 10, "attention_tiles"),
+        (DType::F16, 256, 99 << 10, "attention_tiles"),
+        (DType::BF16, 256, 64 << 10, "attention_rows"),
+        (DType::F64, 700, 99 << 10, "attention_rows"),
+        (DType::F64, 700, 12 << 10, "attention_rows"),
+        (DType::F64, 700, 6 << 10, "attention_rows"),
+    ] {
+        let a = Attention::new([1, 2, 1, 37, 43, d, d], dtype);
+        let (op, tensors) = (Op::Kernel(Kernel::Attention(a.clone())), operands(&mut rng, &a));
+        let labels = op.spec(&[dtype; 3]).expect("it computes").space();
+        let (row, expected) = kernel_row(&mut rng, &op, &tensors, &labels, &Form::finished(dtype, 4), true);
+        let target = Target { shared, ..Target::A100 };
+        let program = generate::program(&row.graph, row.id(), &target).expect("a program");
+        assert_eq!(kernels(&program), [kernel], "{shared}");
+        for step in &program.steps {
+            assert!(matches!(step, Step::Launch(l) if l.shared <= shared), "{shared}: {step:?}");
+        }
+        let value = row.graph.task(row.id()).value.clone();
+        let own = vec![0xff; value.bytes().0 as usize];
+        cases.add(format!("{dtype} in {shared} bytes"), program, own, row.reads, move |what, left, _| {
+            let apart = fields(left, &value.form, &value.region)[0].max_abs_difference(&expected[0]);
+            assert!(apart <= bound(dtype), "{what}: {apart:e} off");
+        });
+    }
+    cases.run();
+}
+
 /// Queries before all keys see none: 0, and the identity while it is pending.
 #[test]
 fn queries_that_see_nothing() {

@@ -12,16 +12,16 @@
 //! blocks. Registers: 128 of accumulators, 32 of scores, 16 of weights, 8 + 4 of fragments, about 40 of addresses and
 //! state: below 255.
 
+mod structs;
+
 use super::{given, launch, own_box};
 use crate::generate::Call;
 use crate::generate::stored::{Stored, alignment};
-use crate::generate::types;
 use crate::program::{Arg, Base, Kernel, Launch, Place, Program, Step, Target};
 use ein_ir::dtype::DType;
 use ein_ir::kernel::Attention;
 use ein_ir::region::{Interval, strides};
 use ein_run::Cause;
-use std::fmt::Write;
 
 /// Warps of a block.
 const WARPS: usize = 4;
@@ -46,12 +46,11 @@ pub(super) fn program(a: &Attention, call: &Call<'_>, target: &Target) -> Result
     let units = problem.batch * problem.pairs;
     let multiprocessors = target.multiprocessors as usize;
     let few = rows <= 16 || (rows <= FEW && units < multiprocessors);
-    if !problem.tensor_cores() {
-        problem.by_rows(call, target)
-    } else if few && problem.d.is_multiple_of(32) && problem.e.is_multiple_of(64) && problem.d.max(problem.e) <= 128 {
-        problem.by_parts(call, target)
-    } else {
-        problem.by_tiles(call)
+    let split = few && problem.d.is_multiple_of(32) && problem.e.is_multiple_of(64) && problem.d.max(problem.e) <= 128;
+    match problem.tile(target).filter(|_| problem.tensor_cores()) {
+        Some(_) if split => problem.by_parts(call, target),
+        Some(tile) => problem.by_tiles(call, tile),
+        None => problem.by_rows(call, target),
     }
 }
 
@@ -60,6 +59,19 @@ pub(super) fn program(a: &Attention, call: &Call<'_>, target: &Target) -> Result
 struct Operand {
     place: Place,
     steps: [i64; 4],
+}
+
+/// What a block of *tiles* does at a time.
+#[derive(Clone, Copy)]
+struct Tile {
+    /// Rows of a warp, in units of 16.
+    mt: usize,
+    /// Rows of the block.
+    rows: usize,
+    /// Keys.
+    keys: usize,
+    /// Bytes of shared memory.
+    room: usize,
 }
 
 /// What the kernels are told. Sizes are the block's.
@@ -162,9 +174,13 @@ impl<'a> Problem<'a> {
     }
 
     fn by_rows(&self, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
-        let (real, warps) = (self.real(), WARPS);
-        let room = warps * (self.e + 2);
-        let bytes = room * if real == "double" { 8 } else { 4 };
+        let real = self.real();
+        let bytes = |warps: usize| warps * (self.e + 2) * if real == "double" { 8 } else { 4 };
+        let fits = |warps: &usize| bytes(*warps) <= target.shared as usize;
+        let Some(warps) = [WARPS, WARPS / 2, 1].into_iter().find(fits) else {
+            let reason = format!("`{}` has heads of {} elements, too many for a block", call.row.name, self.e);
+            return Err(Cause::malformed(reason));
+        };
         let body = format!(
             "extern __shared__ __align__(16) unsigned char ein_room[];
     ein_attention_rows<NAME_of, {warps}>(a, out, ({real}*)ein_room);"
@@ -172,22 +188,30 @@ impl<'a> Problem<'a> {
         let kernel = self.kernel("attention_rows", call, 1.0, warps, &body);
         let rows = (self.queries * self.group * self.pairs * self.batch) as u64;
         let grid = rows.min(u64::from(target.multiprocessors) * 64);
-        Ok(Program { steps: vec![self.launch(call, kernel, grid, warps, bytes)?], scratch: 0 })
+        Ok(Program { steps: vec![self.launch(call, kernel, grid, warps, bytes(warps))?], scratch: 0 })
     }
 
-    fn by_tiles(&self, call: &Call<'_>) -> Result<Program, Cause> {
+    /// The best tile of *tiles* that a block has memory for.
+    fn tile(&self, target: &Target) -> Option<Tile> {
         let rows = self.queries * self.group;
-        let size = self.d.max(self.e);
-        let (mt, bn) = match size {
+        let best = match self.d.max(self.e) {
             0..=64 if rows > 64 => (2, 64),
             65..=128 if rows > 64 => (2, 32),
             0..=128 => (1, 64),
             _ => (1, 32),
         };
-        let bm = WARPS * mt * 16;
         let padded = |values: usize| values.next_multiple_of(16) + 8;
-        let room = 2 * (bm * padded(self.d) + 2 * bn * (padded(self.d) + padded(self.e))) + 8 * bm + 8;
-        let (warps, tag) = (WARPS, self.tag());
+        let tile = |(mt, keys): (usize, usize)| {
+            let rows = WARPS * mt * 16;
+            let room = 2 * (rows * padded(self.d) + 2 * keys * (padded(self.d) + padded(self.e))) + 8 * rows + 8;
+            Tile { mt, rows, keys, room }
+        };
+        [best, (1, 32), (1, 16)].into_iter().map(tile).find(|tile| tile.room <= target.shared as usize)
+    }
+
+    fn by_tiles(&self, call: &Call<'_>, tile: Tile) -> Result<Program, Cause> {
+        let Tile { mt, rows: bm, keys: bn, room } = tile;
+        let (rows, warps, tag) = (self.queries * self.group, WARPS, self.tag());
         let body = format!(
             "extern __shared__ __align__(16) unsigned char ein_room[];
     static_assert(ein_attention_room<NAME_of, {mt}, {warps}, {bn}>() == {room}, \"the room that the launch gives\");
@@ -248,103 +272,6 @@ impl<'a> Problem<'a> {
 "
         );
         Kernel::new(what, &source)
-    }
-
-    /// The struct of sizes and operands.
-    fn constants(&self, unit: f64) -> String {
-        let a = self.attention;
-        let (element, real) = (types::stored(a.dtype), self.real());
-        let mut text = String::from("struct NAME_of {\n");
-        let mut int = |name: &str, v: usize| {
-            let _ = writeln!(text, "    static constexpr int {name} = {v};");
-        };
-        int("BATCH", self.batch);
-        int("PAIRS", self.pairs);
-        int("GROUP", self.group);
-        int("SHARE", a.group());
-        int("QUERIES", self.queries);
-        int("KEYS", self.keys);
-        int("D", self.d);
-        int("E", self.e);
-        int("PACKED", a.packed.unwrap_or(0));
-        let none = [0; 4];
-        let own = self.own.map_or([none; 2], |own| own.map(|o| o.steps));
-        let mut steps = |names: [&str; 3], steps: [i64; 4]| {
-            for (name, step) in names.iter().zip(steps) {
-                let _ = writeln!(text, "    static constexpr long long {name} = {step};");
-            }
-        };
-        steps(["Q_B", "Q_H", "Q_S"], self.q.steps);
-        steps(["K_B", "K_H", "K_T"], self.k.steps);
-        steps(["V_B", "V_H", "V_T"], self.v.steps);
-        steps(["OK_B", "OK_H", "OK_S"], own[0]);
-        steps(["OV_B", "OV_H", "OV_S"], own[1]);
-        let mask = self.mask.map_or(none, |m| m.steps);
-        steps(["M_B", "M_H", "M_S"], mask);
-        let window = a.window.unwrap_or(0);
-        let _ = writeln!(text, "    static constexpr long long M_T = {}, WINDOW = {window};", mask[3]);
-        let (causal, masked, owned) = (a.causal, self.mask.is_some(), self.own.is_some());
-        let _ = writeln!(text, "    static constexpr bool CAUSAL = {causal}, MASK = {masked}, OWN = {owned};");
-        let of = if real == "double" { DType::F64 } else { DType::F32 };
-        let number = |v: f64| types::float(of, v);
-        let _ = writeln!(text, "    static constexpr {real} UNIT = {};", number(unit));
-        let _ = writeln!(text, "    typedef {element} element;\n    typedef {real} real;");
-        let load = types::load(a.dtype, "v");
-        let _ = writeln!(text, "    EIN_FN real load(element v) {{ return {load}; }}");
-        let scored = match a.softcap.map(f64::from_bits) {
-            None => format!("v * {}", number(a.scale() * unit)),
-            Some(cap) => {
-                let tanh = if real == "double" { "tanh" } else { "tanhf" };
-                format!("{} * {tanh}(v * {} / {})", number(cap * unit), number(a.scale()), number(cap))
-            }
-        };
-        let _ = writeln!(text, "    EIN_FN real scored(real v) {{ return {scored}; }}");
-        let offset = types::stored(self.offsets.map_or(DType::I64, |o| o.1));
-        let _ = writeln!(
-            text,
-            "    const element *q, *k, *v, *mask, *own_k, *own_v;
-    const unsigned char* offsets;
-    long long diagonal, phase, query, key;
-    __device__ __forceinline__ long long offset(int n) const {{ return ((const {offset}*)offsets)[n]; }}
-}};"
-        );
-        text
-    }
-
-    /// The struct that stores results: a value by its row and place, and the row's maximum and sum.
-    fn results(&self, call: &Call<'_>) -> String {
-        let (real, e) = (self.real(), self.e);
-        let of = call.result.dtype(if call.finish { 0 } else { 2 });
-        let element = types::stored(of);
-        let of_value = |v: &str| if call.finish { format!("(total == 0 ? 0 : {v} / total)") } else { v.to_owned() };
-        let store = types::store(of, &of_value("v"));
-        let two = if matches!(of, DType::BF16 | DType::F16) {
-            let tag = if of == DType::BF16 { "ein_BF16" } else { "ein_F16" };
-            let (a, b) = (of_value("v"), of_value("w"));
-            format!("((unsigned*)values)[(row * {e} + e) / 2] = ein_pack<{tag}>({a}, {b});")
-        } else {
-            "value(row, e, v, total);\n        value(row, e + 1, w, total);".into()
-        };
-        let state = if call.finish {
-            String::new()
-        } else {
-            format!("(({real}*)tops)[row] = top;\n        (({real}*)sums)[row] = sum;")
-        };
-        format!(
-            "struct NAME_out {{
-    unsigned char *values, *tops, *sums;
-    __device__ __forceinline__ void value(long long row, int e, {real} v, {real} total) const {{
-        (({element}*)values)[row * {e} + e] = {store};
-    }}
-    __device__ __forceinline__ void two(long long row, int e, {real} v, {real} w, {real} total) const {{
-        {two}
-    }}
-    __device__ __forceinline__ void state(long long row, {real} top, {real} sum) const {{
-        {state}
-    }}
-}};
-"
-        )
     }
 
     fn launch(
