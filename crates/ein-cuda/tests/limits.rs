@@ -6,15 +6,16 @@ mod common;
 use common::Build;
 use ein_cuda::generate;
 use ein_cuda::nodes::{Nodes, Site, Sites, Staging, Work};
-use ein_cuda::program::{Base, Matmul, Program, Step, Target};
+use ein_cuda::program::{Base, Epilogue, Matmul, Program, Step, Target};
 use ein_ir::dtype::DType;
-use ein_ir::einsum::Einsum;
+use ein_ir::einsum::{Access, Einsum, Label};
+use ein_ir::expr::{Binary, Expr};
 use ein_ir::graph::TensorType;
-use ein_ir::monoid::Form;
+use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_task::machine::DeviceId;
-use ein_task::task::Verb;
+use ein_task::task::{Source, Stage, Verb};
 
 /// The program of a whole product of two tensors.
 fn product(spec: &str, shapes: [&[usize]; 2], dtype: DType) -> Program {
@@ -33,6 +34,54 @@ fn product(spec: &str, shapes: [&[usize]; 2], dtype: DType) -> Program {
 
 fn matmuls(program: &Program) -> Vec<&Matmul> {
     program.steps.iter().filter_map(|s| if let Step::Matmul(m) = s { Some(m) } else { None }).collect()
+}
+
+/// Columns `columns` of a product of 64 columns and more, to which a vector that is there as a whole is added.
+fn biased(columns: (usize, usize), dtype: DType) -> Program {
+    let product = Einsum::contraction("ik,kj->ij", &[&[64, 64], &[64, 65]], dtype).expect("well formed");
+    let mut join = Expr::new();
+    let (y, v) = (join.push_operand(0, dtype), join.push_operand(1, dtype));
+    join.binary(Binary::Add, y, v).expect("one type");
+    let labels = vec![Label::new("i", 64), Label::new("j", 65)];
+    let accesses = vec![Access::labels(&[0, 1]), Access::labels(&[1])];
+    let sum = Einsum { labels, rank: 2, accesses, join, monoid: Monoid::Sum, dtype };
+    let ty = |shape: &[usize]| TensorType::new(dtype, shape);
+    let mut b = Build::new(1);
+    b.op("y", Op::Einsum(product), &[ty(&[64, 64]), ty(&[64, 65])], ty(&[64, 65]));
+    b.op("z", Op::Einsum(sum), &[ty(&[64, 65]), ty(&[65])], ty(&[64, 65]));
+    let feeds = [("x", vec![64, 64]), ("w", vec![64, 65]), ("b", vec![65])].map(|(name, shape)| {
+        let external = b.external(name, InputKind::Input, dtype, &shape);
+        b.feed(0, external, Region::whole(&shape))
+    });
+    let block = Region::of(&[(0, 64), columns]);
+    let of_product = Region::of(&[(0, 64), columns, (0, 64)]);
+    let read = |n| Some(Source::Read(n));
+    let stages = vec![
+        Stage { op: 0, labels: of_product, finish: true, operands: vec![read(0), read(1)] },
+        Stage { op: 1, labels: block.clone(), finish: true, operands: vec![Some(Source::Previous), read(2)] },
+    ];
+    let row = b.push(0, Verb::Fused { stages }, &feeds, block, Form::finished(dtype, 2));
+    generate::program(&b.finish(), row, &Target::A100).unwrap_or_else(|e| panic!("{columns:?}: {e}"))
+}
+
+#[test]
+fn vectors_that_the_library_adds_are_aligned() {
+    for (columns, dtype, offset) in [
+        ((0, 22), DType::BF16, Some(0)),
+        ((22, 44), DType::BF16, None),
+        ((44, 65), DType::BF16, None),
+        ((24, 44), DType::BF16, Some(48)),
+        ((24, 44), DType::F32, Some(96)),
+        ((22, 44), DType::F32, None),
+        ((0, 22), DType::F64, None),
+    ] {
+        let program = biased(columns, dtype);
+        let [call] = matmuls(&program)[..] else { panic!("{program:?}") };
+        let expected = offset.map_or(Epilogue::None, |offset| Epilogue::Bias(Base::Read(2).at(offset)));
+        assert_eq!(call.epilogue, expected, "{columns:?} {dtype}");
+        // What the library does not add, one more kernel does.
+        assert_eq!(program.steps.len(), if offset.is_some() { 1 } else { 2 }, "{columns:?} {dtype}");
+    }
 }
 
 #[test]
