@@ -27,7 +27,7 @@ pub fn machine(asked: &Asked) -> &str {
 /// The machine of the GPUs of a list.
 #[cfg(feature = "cuda")]
 pub fn planned(machine: &Machine, list: &[usize]) -> Result<Machine, Failure> {
-    let gpus = ein_cuda::gpus::Gpus::of_machine(machine, Some(list)).map_err(Failure::request)?;
+    let gpus = ein_cuda::gpus::Gpus::of_machine(machine, list).map_err(Failure::request)?;
     Ok(gpus.machine)
 }
 
@@ -37,19 +37,22 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
     use crate::asked::{Numbers, numbers};
     use ein_cuda::devices::Settings;
     use ein_cuda::driver::{DriverError, Products};
-    use ein_cuda::gpus::Gpus;
+    use ein_cuda::gpus::{Choice, Gpus};
     if machine(asked) != "cuda" {
         let reason = format!("a plan for `{}` does not run on this host's GPUs: leave out --machine", asked.machine);
         return Err(Failure::request(reason));
     }
-    let list = match (listed(asked)?, &asked.devices) {
-        (None, Some(devices)) => Some(match numbers(devices)? {
-            Numbers::First(n) => (0..n).collect(),
-            Numbers::These(list) => list,
-        }),
-        (list, _) => list,
+    let numbers = match (listed(asked)?, &asked.devices) {
+        (Some(list), _) => Some(Numbers::These(list)),
+        (None, Some(devices)) => Some(numbers(devices)?),
+        (None, None) => None,
     };
-    let gpus = Gpus::new(list.as_deref()).map_err(Failure::request)?;
+    let choice = match &numbers {
+        None => Choice::All,
+        Some(Numbers::First(n)) => Choice::First(*n),
+        Some(Numbers::These(list)) => Choice::These(list),
+    };
+    let gpus = Gpus::new(choice).map_err(Failure::request)?;
     if !Products::are_there() {
         eprintln!(
             "note: {}; until then products are done by generated kernels, which are slower",

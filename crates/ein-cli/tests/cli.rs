@@ -282,8 +282,10 @@ fn this_hosts_gpus_are_detected_or_it_is_said_why_not() {
                 "plan --workload gemm:64,64,64 --machine cuda",
                 "plan --workload gemm:64,64,64 --devices cuda:0,cuda:0",
                 "run synthetic:llama --text cat --machine cuda --devices 1",
+                "run synthetic:llama --text cat --machine cuda --devices 100000000000000000",
                 "run synthetic:llama --text cat --devices cuda:0,cuda:0",
                 "bench gemm:64,64,64 --machine cuda",
+                "bench gemm:64,64,64 --machine cuda --devices 100000000000000000",
                 "bench gemm:64,64,64 --devices cuda:0",
             ] {
                 place.check(line, 2, &[&reason]);
@@ -296,7 +298,14 @@ fn this_hosts_gpus_are_detected_or_it_is_said_why_not() {
         place.check(&line, 2, &["cuda:0,cuda:0,cuda:1"]);
     }
     place.check("plan --workload gemm:64,64,64 --machine 8xa100 --devices cuda:0,cuda:0,cuda:1", 0, &[]);
-    place.check("plan --workload gemm:64,64,64 --machine 8xa100 --devices cuda:8", 2, &["cuda:8", "8 GPUs"]);
+    place.check(
+        "plan --workload gemm:64,64,64 --machine 8xa100 --devices cuda:0,cuda:8",
+        2,
+        &["cuda:8", "`8xa100` has 8 GPUs"],
+    );
+    let many = vec!["cuda:0"; 300].join(",");
+    let line = format!("plan --workload gemm:64,64,64 --machine 8xa100 --devices {many}");
+    place.check(&line, 2, &["300 devices", "at most 128"]);
     place.check("run synthetic:llama --text cat --machine 8xa100 --devices cuda:0", 2, &["8xa100", "--machine"]);
 }
 

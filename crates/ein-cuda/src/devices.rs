@@ -67,7 +67,7 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// There is no driver, no such GPU, or no compiler; a device has not enough memory; a row that no kernel is generated
+    /// There is no driver, no such GPU or one that is too old, or no compiler; a device has not enough memory; a row that no kernel is generated
     /// for; a parameter that cannot be read.
     pub fn new(
         graph: &TaskGraph,
@@ -217,6 +217,7 @@ fn used(driver: &Driver, seats: &[Seat]) -> Result<(Vec<Arc<Gpu>>, Vec<usize>), 
             let reason = format!("there is no GPU {ordinal}: the driver knows {}", driver.gpus().len());
             RunError::Device { device: DeviceId(n as u16), reason }
         })?;
+        gpu.check().map_err(|e| failed(n, &e))?;
         places[n] = gpus.iter().position(|g| g.ordinal() == gpu.ordinal()).unwrap_or_else(|| {
             gpus.push(gpu.clone());
             gpus.len() - 1

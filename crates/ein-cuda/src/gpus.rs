@@ -3,7 +3,7 @@
 use crate::devices::Seat;
 use crate::driver::{Driver, DriverError};
 use ein_run::detect::{self, Bus, DetectError, Facts};
-use ein_task::machine::{Device, DeviceId, DeviceKind, Link, Machine, Resource};
+use ein_task::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
 use ein_task::machine_error::MachineError;
 use ein_task::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
@@ -14,6 +14,17 @@ const CONTEXT: u64 = 256 << 20;
 const SCRATCH: u64 = 80 << 20;
 /// Seconds before a copy on one GPU begins.
 const LATENCY: f64 = 2e-6;
+
+/// Which GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice<'a> {
+    /// All that this process may use.
+    All,
+    /// The first so many.
+    First(usize),
+    /// One device for each mention: devices that are on one GPU share its memory and its time.
+    These(&'a [usize]),
+}
 
 /// A machine and where its devices are.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +57,30 @@ pub enum GpusError {
         /// How many there are.
         count: usize,
     },
+    /// More than are there.
+    #[error("{asked} GPUs are asked for, but the driver lets this process use {count}")]
+    TooFew {
+        /// How many are asked for.
+        asked: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// One that a machine, described without asking whether it is there, does not have.
+    #[error("cuda:{ordinal} is not there: machine `{machine}` has {count} GPUs, cuda:0 being the first")]
+    NotOf {
+        /// The machine.
+        machine: String,
+        /// The number.
+        ordinal: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A list that is longer than a machine may be.
+    #[error("a list of {asked} devices is too long: a machine has at most {most}, and the host may be one of them", most = DeviceSet::MAX)]
+    TooMany {
+        /// How many are asked for.
+        asked: usize,
+    },
     /// One that the driver has and its management library does not tell of.
     #[error("NVIDIA's management library does not tell of the GPU cuda:{ordinal} at {bus}, or it is in MIG mode")]
     Untold {
@@ -60,9 +95,13 @@ pub enum GpusError {
 }
 
 impl Gpus {
-    /// All GPUs that this process may use, or those of a list, one device for each mention: devices that are on one
-    /// GPU share its memory and its time.
-    pub fn new(list: Option<&[usize]>) -> Result<Self, GpusError> {
+    /// This host's GPUs.
+    ///
+    /// # Errors
+    ///
+    /// There is no driver, and what it or its management library refuses; GPUs that are not there, or that kernels are
+    /// not generated for; more devices than a machine has.
+    pub fn new(choice: Choice<'_>) -> Result<Self, GpusError> {
         // Where there is no driver at all, this is the message that says so best.
         let facts = detect::read();
         if let Err(error @ (DetectError::NoLibrary { .. } | DetectError::NoDriver { .. })) = facts {
@@ -74,6 +113,7 @@ impl Gpus {
         if count == 0 {
             return Err(GpusError::None);
         }
+        let list = choice.list(count)?;
         let mut order = Vec::new();
         for (ordinal, gpu) in driver.gpus().iter().enumerate() {
             let known = facts.gpus.iter().position(|g| g.bus == gpu.bus() && !g.instances);
@@ -84,24 +124,22 @@ impl Gpus {
             let [a, b] = [pair.first, pair.second].map(|n| &driver.gpus()[n]);
             pair.peers = a.can_reach(b)? && b.can_reach(a)?;
         }
-        let all: Vec<usize> = (0..count).collect();
-        let list = list.unwrap_or(&all);
-        if let Some(&ordinal) = list.iter().find(|&&n| n >= count) {
-            return Err(GpusError::Unknown { ordinal, count });
-        }
-        for &n in list {
+        for &n in &list {
+            driver.gpus()[n].check()?;
             facts.gpus[n].memory = Bytes(driver.gpus()[n].free()?.saturating_sub(CONTEXT));
         }
-        Self::of(&detect::describe(&facts)?.machine, list)
+        Self::of(&detect::describe(&facts)?.machine, &list)
     }
 
-    /// The GPUs of a machine, without asking whether they are there: all, or those of a list.
-    pub fn of_machine(machine: &Machine, list: Option<&[usize]>) -> Result<Self, GpusError> {
+    /// The GPUs of a machine, without asking whether they are there: one device for each mention in a list.
+    ///
+    /// # Errors
+    ///
+    /// One that the machine does not have, and more devices than a machine has.
+    pub fn of_machine(machine: &Machine, list: &[usize]) -> Result<Self, GpusError> {
         let count = machine.workers().len();
-        let all: Vec<usize> = (0..count).collect();
-        let list = list.unwrap_or(&all);
         match list.iter().find(|&&n| n >= count) {
-            Some(&ordinal) => Err(GpusError::Unknown { ordinal, count }),
+            Some(&ordinal) => Err(GpusError::NotOf { machine: machine.name.clone(), ordinal, count }),
             None => Self::of(machine, list),
         }
     }
@@ -118,6 +156,21 @@ impl Gpus {
     }
 }
 
+impl Choice<'_> {
+    /// The numbers of the GPUs, of so many.
+    fn list(self, count: usize) -> Result<Vec<usize>, GpusError> {
+        match self {
+            Self::All => Ok((0..count).collect()),
+            Self::First(asked) if asked > count => Err(GpusError::TooFew { asked, count }),
+            Self::First(asked) => Ok((0..asked).collect()),
+            Self::These(list) => match list.iter().find(|&&n| n >= count) {
+                Some(&ordinal) => Err(GpusError::Unknown { ordinal, count }),
+                None => Ok(list.to_vec()),
+            },
+        }
+    }
+}
+
 /// The facts of some GPUs, in this order.
 fn picked(facts: &Facts, order: &[usize]) -> Facts {
     let place = |n: usize| order.iter().position(|&o| o == n);
@@ -130,7 +183,7 @@ fn picked(facts: &Facts, order: &[usize]) -> Facts {
 
 /// A machine of the devices of a list, each a part of the one it names where others are on it too: memory and rates are
 /// shared equally, and between them go copies within the memory they share.
-fn shared(machine: &Machine, list: &[usize]) -> Result<Machine, MachineError> {
+fn shared(machine: &Machine, list: &[usize]) -> Result<Machine, GpusError> {
     let mut used: Vec<usize> = list.to_vec();
     used.sort_unstable();
     used.dedup();
@@ -142,6 +195,9 @@ fn shared(machine: &Machine, list: &[usize]) -> Result<Machine, MachineError> {
     let mut on: Vec<usize> = list.iter().map(|n| used.binary_search(n).expect("one of them")).collect();
     // Hosts stay as they are, behind.
     on.extend(used.len()..base.len());
+    if on.len() > DeviceSet::MAX {
+        return Err(GpusError::TooMany { asked: list.len() });
+    }
     let count = |n: usize| on.iter().filter(|&&o| o == n).count();
     let mut resources = base.resources.clone();
     let copies: BTreeMap<usize, usize> = (0..base.len())
@@ -197,7 +253,7 @@ mod tests {
     #[test]
     fn devices_on_one_gpu_share_it() {
         let machine = Machine::by_name("pcie-4").expect("it ships");
-        let gpus = Gpus::of_machine(&machine, Some(&[1, 0, 1, 1])).expect("a machine");
+        let gpus = Gpus::of_machine(&machine, &[1, 0, 1, 1]).expect("a machine");
         let Gpus { machine: made, seats } = &gpus;
         assert_eq!(seats[..4], [1, 0, 1, 1].map(Seat::Gpu));
         assert!(seats[4..].iter().all(|s| *s == Seat::Host) && seats.len() == made.len());
@@ -217,11 +273,31 @@ mod tests {
 
     #[test]
     fn a_list_without_repeats_selects() {
-        let gpus = Gpus::of_machine(&dgx(), Some(&[0, 1, 2])).expect("a machine");
+        let gpus = Gpus::of_machine(&dgx(), &[0, 1, 2]).expect("a machine");
         assert_eq!(gpus.machine.workers().len(), 3);
-        let unknown = Gpus::of_machine(&dgx(), Some(&[0, 8])).expect_err("there are 8");
-        assert_eq!(unknown, GpusError::Unknown { ordinal: 8, count: 8 });
-        let all = Gpus::of_machine(&dgx(), None).expect("a machine");
-        assert_eq!((all.machine.workers().len(), all.seats[7]), (8, Seat::Gpu(7)));
+        let unknown = Gpus::of_machine(&dgx(), &[0, 8]).expect_err("there are 8");
+        assert_eq!(unknown, GpusError::NotOf { machine: dgx().name, ordinal: 8, count: 8 });
+    }
+
+    #[test]
+    fn a_list_is_no_longer_than_a_machine() {
+        // The host is one of the 128.
+        assert!(Gpus::of_machine(&dgx(), &[0; 127]).is_ok());
+        for asked in [128, 300, 10_000] {
+            let refused = Gpus::of_machine(&dgx(), &vec![0; asked]).expect_err("too many");
+            assert_eq!(refused, GpusError::TooMany { asked });
+            assert!(refused.to_string().len() < 120, "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_number_of_gpus_is_compared_before_they_are_listed() {
+        assert_eq!(Choice::First(2).list(3), Ok(vec![0, 1]));
+        assert_eq!(Choice::All.list(3), Ok(vec![0, 1, 2]));
+        assert_eq!(Choice::These(&[2, 2]).list(3), Ok(vec![2, 2]));
+        assert_eq!(Choice::These(&[3]).list(3), Err(GpusError::Unknown { ordinal: 3, count: 3 }));
+        for asked in [4, usize::MAX] {
+            assert_eq!(Choice::First(asked).list(3), Err(GpusError::TooFew { asked, count: 3 }));
+        }
     }
 }

@@ -6,6 +6,7 @@ mod common;
 use common::{Build, integers};
 use ein_cuda::devices::{Devices, Seat, Settings};
 use ein_cuda::generate;
+use ein_cuda::gpus::{Choice, Gpus, GpusError};
 use ein_cuda::program::{Step, Target};
 use ein_fake_cuda::{FakeMachine, install};
 use ein_ir::dense::Dense;
@@ -137,5 +138,32 @@ fn without_the_library_products_are_generated() {
         let program = generate::program(&tasks, product, &target).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(program.steps.iter().any(|s| matches!(s, Step::Matmul(_))), library);
         assert!(!program.steps.is_empty());
+    }
+}
+
+#[test]
+fn gpus_that_are_not_there_are_refused() {
+    let _fake = install(&FakeMachine::new(2)).expect("g++ is there");
+    let all = Gpus::new(Choice::All).expect("two GPUs");
+    assert_eq!(all.seats[..2], [Seat::Gpu(0), Seat::Gpu(1)]);
+    let asked = 100_000_000_000_000_000;
+    assert_eq!(Gpus::new(Choice::First(asked)), Err(GpusError::TooFew { asked, count: 2 }));
+    assert_eq!(Gpus::new(Choice::These(&[0, 2])), Err(GpusError::Unknown { ordinal: 2, count: 2 }));
+}
+
+#[test]
+fn old_gpus_are_refused_by_name() {
+    let machine = FakeMachine { capability: (7, 0), ..FakeMachine::new(1) };
+    let _fake = install(&machine).expect("g++ is there");
+    let parameters = BTreeMap::from([("w".to_owned(), integers(F, &[6, 4], 1))]);
+    let made = Devices::new(&product(), &parameters, &[Seat::Gpu(0); 3], Settings::default());
+    let refused = [
+        Gpus::new(Choice::All).map(drop).expect_err("it is too old").to_string(),
+        made.map(drop).expect_err("it is too old").to_string(),
+    ];
+    for refused in refused {
+        for part in ["cuda:0 is a Fake GPU", "compute capability 7.0", "8.0 is needed", "1xcpu", "ein simulate"] {
+            assert!(refused.contains(part), "{refused}: {part}");
+        }
     }
 }

@@ -23,6 +23,22 @@ pub enum DriverError {
         /// The lowest that would do.
         least: i32,
     },
+    /// A GPU is too old.
+    #[error(
+        "cuda:{ordinal} is a {name} of compute capability {}.{}, but {}.{} is needed: use another GPU, run on this \
+         host's processors with `--machine 1xcpu`, or try the plan with `ein simulate`",
+        .capability / 10, .capability % 10, .least / 10, .least % 10
+    )]
+    OldGpu {
+        /// Its number.
+        ordinal: i32,
+        /// Its name.
+        name: String,
+        /// Its compute capability times ten.
+        capability: u32,
+        /// The lowest that would do.
+        least: u32,
+    },
     /// The library of matrix products is not there.
     #[error(
         "NVIDIA's library of matrix products is not installed: libcublasLt.so.13 (or .12) cannot be loaded. Install the \

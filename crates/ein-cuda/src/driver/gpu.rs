@@ -8,6 +8,9 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
+/// The lowest compute capability, times ten, that kernels are generated for.
+const LEAST: u32 = 80;
+
 /// A GPU. Its primary context is made when it is first used, and kept as long as the process lives, like the driver.
 #[derive(Debug)]
 pub struct Gpu {
@@ -71,6 +74,15 @@ impl Gpu {
             shared: ask(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             context: OnceLock::new(),
         })
+    }
+
+    /// Whether kernels are generated for it: it says what is wrong if not.
+    pub fn check(&self) -> Result<(), DriverError> {
+        if self.capability >= LEAST {
+            return Ok(());
+        }
+        let (ordinal, name) = (self.ordinal, self.name.clone());
+        Err(DriverError::OldGpu { ordinal, name, capability: self.capability, least: LEAST })
     }
 
     /// Its number.
