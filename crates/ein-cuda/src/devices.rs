@@ -4,9 +4,9 @@ mod building;
 mod loading;
 
 use crate::compile::{Arch, compile};
-use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Products, Replay, Stream};
+use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Part, Products, Replay, Stream};
 use crate::generate;
-use crate::nodes::{Nodes, Passage, Site, Sites, Staging, Work};
+use crate::nodes::{Nodes, Passage, Site, Sites, Staged, Staging, Work};
 use crate::program::{Fault, FaultCode, Target};
 use crate::rows::is_resident;
 use building::Building;
@@ -81,7 +81,7 @@ impl Devices {
         let sites = sites(&gpus, &places, seats, settings)?;
         let nodes = Nodes::new(graph, &sites, &generate::program)?;
         let functions = functions(&nodes, &gpus, &sites)?;
-        let stream = Stream::new(&gpus[0]).map_err(|e| failed(0, &e))?;
+        let streams = gpus.iter().map(Stream::new).collect::<Result<_, _>>().map_err(|e| failed(0, &e))?;
         let mut memory = Vec::new();
         for (n, bytes) in nodes.devices.iter().enumerate() {
             let gpu = &gpus[sites.devices[n].gpu];
@@ -94,7 +94,8 @@ impl Devices {
         let built = building.build(settings)?;
         let traced = settings.traced.then(|| building.trace(settings)).transpose()?;
         let (traced, pieces) = traced.map_or((None, Vec::new()), |(traced, pieces)| (Some(traced), pieces));
-        let replay = built.finish(stream, memory, traced).map_err(|e| failed(0, &e))?;
+        let products = building.into_products();
+        let replay = built.finish(streams, memory, products, traced).map_err(|e| failed(0, &e))?;
         let (host, seats) = (nodes.devices.len(), seats.to_vec());
         let (marks, staging) = (Vec::new(), settings.staging);
         Ok(Self { replay, host, nodes, seats, gpus, pieces, marks, staging, seconds: None })
@@ -153,34 +154,29 @@ impl Backend for Devices {
         outputs: &[Mutex<Dense>],
     ) -> Result<(), RunError> {
         let given = |passage: &Passage| inputs.get(&graph.externals[passage.tensor].name);
+        let host = self.replay.host_mut(self.host);
+        let mut written = Vec::new();
         for passage in &self.nodes.states {
             let Some(dense) = given(passage) else { continue };
             let task = graph.task(passage.row);
-            passage.copy.run(bytes_of(dense), &mut self.replay.host_mut(self.host)[passage.at.clone()]);
-            let device = task.device.index();
-            let written = self.replay.write(device, task.slot.offset, self.host, passage.at.clone());
-            written.map_err(|e| failed(device, &e))?;
+            passage.copy.run(bytes_of(dense), &mut host[passage.at.clone()]);
+            written.push(Part { block: task.device.index(), offset: task.slot.offset, at: passage.at.clone() });
         }
-        let host = self.replay.host_mut(self.host);
         for passage in &self.nodes.inputs {
             if let Some(dense) = given(passage) {
                 passage.copy.run(bytes_of(dense), &mut host[passage.at.clone()]);
             }
         }
-        for staged in &self.nodes.uploads {
-            let written = self.replay.write(staged.device, staged.offset, self.host, staged.at.clone());
-            written.map_err(|e| failed(staged.device, &e))?;
-        }
+        written.extend(self.nodes.uploads.iter().map(part));
+        self.replay.write(self.host, &written).map_err(|(device, e)| failed(device, &e))?;
         let start = Instant::now();
         let times = match self.replay.run() {
             Ok(times) => times,
             Err(error) => return Err(self.lost(&error)),
         };
         self.seconds = Some(start.elapsed().as_secs_f64());
-        for staged in &self.nodes.downloads {
-            let read = self.replay.read(staged.device, staged.offset, self.host, staged.at.clone());
-            read.map_err(|e| failed(staged.device, &e))?;
-        }
+        let read: Vec<Part> = self.nodes.downloads.iter().map(part).collect();
+        self.replay.read(self.host, &read).map_err(|(device, e)| failed(device, &e))?;
         self.mark(graph, &times);
         if let Some(fault) = self.fault(graph) {
             return Err(fault);
@@ -283,6 +279,11 @@ fn functions(nodes: &Nodes, gpus: &[Arc<Gpu>], sites: &Sites) -> Result<Vec<BTre
         loaded().map_err(|e| failed(device(n), &e))
     };
     shared.into_iter().enumerate().map(load).collect()
+}
+
+/// The bytes of a device's block that something is staged in.
+fn part(staged: &Staged) -> Part {
+    Part { block: staged.device, offset: staged.offset, at: staged.at.clone() }
 }
 
 fn record(bytes: &[u8]) -> Fault {

@@ -12,16 +12,18 @@ mod graph;
 mod memory;
 mod module;
 mod products;
+mod replay;
 mod stream;
 mod traced;
 
 pub use error::DriverError;
 pub use event::Event;
 pub use gpu::Gpu;
-pub use graph::{Builder, KernelCall, Node, Replay, Strided, Word};
+pub use graph::{Builder, KernelCall, Node, Strided, Word};
 pub use memory::Memory;
 pub use module::{Function, Module};
 pub use products::{Element, Operands, Problem, Products, Stored};
+pub use replay::{Part, Replay};
 pub use stream::Stream;
 pub use traced::Traced;
 

@@ -167,3 +167,54 @@ fn old_gpus_are_refused_by_name() {
         }
     }
 }
+
+/// Products whose second factors are states: two on each of two devices.
+fn remembering() -> TaskGraph {
+    let mut graph = Graph::new();
+    let ty = TensorType::new(F, [40, 40]);
+    let x = graph.input("x", InputKind::Input, ty.clone()).expect("an input");
+    let s = graph.input("s", InputKind::State, ty).expect("a state");
+    let y = graph.contraction("y", "ik,kj->ij", &[x, s]).expect("a product");
+    let mut b = Build::new(2);
+    b.0.ops.push(OpRow::of(&graph, y));
+    let x = b.external("x", InputKind::Input, F, &[40, 40]);
+    let states = ["s", "t"].map(|name| b.external(name, InputKind::State, F, &[40, 40]));
+    for (n, name) in ["y", "z"].into_iter().enumerate() {
+        let parts = [(0, (0, 30)), (1, (30, 40))].map(|(device, columns)| {
+            let x = b.feed(device, x, Region::whole(&[40, 40]));
+            let s = b.feed(device, states[n], Region::of(&[(0, 40), columns]));
+            b.kernel(device, 0, Region::of(&[(0, 40), columns, (0, 40)]), true, &[x, s])
+        });
+        b.output(name, F, &[40, 40], &parts);
+    }
+    b.finish()
+}
+
+#[test]
+fn states_are_written_on_their_gpus_and_waited_for_once() {
+    let graph = remembering();
+    let [x, s, t] = [2, 3, 1].map(|most| integers(F, &[40, 40], most));
+    let times = |s: &Dense| -> Vec<f64> {
+        let at = |of: &Dense, i: usize, j: usize| of.get(i * 40 + j);
+        (0..1600).map(|n| (0..40).map(|k| at(&x, n / 40, k) * at(s, k, n % 40)).sum()).collect()
+    };
+    for gpus in [[0, 1], [0, 0]] {
+        let fake = install(&FakeMachine::new(2).apart(0, 1)).expect("g++ is there");
+        let made = Executor::on(graph.clone(), |graph| {
+            Ok(Box::new(Devices::new(graph, &BTreeMap::new(), &gpus.map(Seat::Gpu), Settings::default())?))
+        });
+        let mut executor = made.unwrap_or_else(|e| panic!("{gpus:?}: {e}: {:?}", fake.report()));
+        fake.count_anew();
+        let given = [("x", &x), ("s", &s), ("t", &t)].map(|(name, value)| (name.to_owned(), value.clone()));
+        let inputs = BTreeMap::from(given);
+        // Another thread, which has no context yet, runs it, and one more gives it back.
+        let run = std::thread::scope(|scope| scope.spawn(|| executor.run(&inputs)).join().expect("it ends"));
+        let run = run.unwrap_or_else(|e| panic!("{gpus:?}: {e}: {:?}", fake.report()));
+        assert_eq!([run.outputs["y"].to_f64(), run.outputs["z"].to_f64()], [times(&s), times(&t)], "{gpus:?}");
+        let used = gpus.iter().collect::<std::collections::BTreeSet<_>>().len() as u64;
+        assert_eq!(fake.counters().synchronizations, used + 1, "{gpus:?}: once for each GPU, and for the run");
+        assert!(fake.counters().products > 0, "the library multiplies");
+        std::thread::scope(|scope| scope.spawn(move || drop(executor)).join().expect("it ends"));
+        assert_eq!(fake.report(), None, "{gpus:?}");
+    }
+}

@@ -144,6 +144,14 @@ extern "C" fn cublasLtCreate(out: *mut usize) -> u32 {
 }
 
 extern "C" fn cublasLtDestroy(handle: usize) -> u32 {
+    if let Some(world) = world().as_mut() {
+        let uses = |node: &Node| matches!(&node.work, Work::Product(p) if p.handle == handle);
+        if world.execs.values().any(|exec| exec.plan.nodes.iter().any(|node| uses(node))) {
+            world.tell(
+                "a handle of the library of products is destroyed before a graph that was captured with it".into(),
+            );
+        }
+    }
     destroy(handle)
 }
 
@@ -269,7 +277,7 @@ fn layout(m: &Matrix, at: u64) -> Result<Layout, u32> {
 }
 
 /// The product that all these say, or why there is none.
-fn product(op: &Desc, matrices: [&Matrix; 4], at: [u64; 4]) -> Result<Product, u32> {
+fn product(handle: usize, op: &Desc, matrices: [&Matrix; 4], at: [u64; 4]) -> Result<Product, u32> {
     let [a, b, c, d] = matrices;
     let turned = |l: Layout, turn: u32| if turn == 0 { l } else { l.transposed() };
     let (left, right) = (turned(layout(a, at[0])?, op.transa), turned(layout(b, at[1])?, op.transb));
@@ -309,11 +317,11 @@ fn product(op: &Desc, matrices: [&Matrix; 4], at: [u64; 4]) -> Result<Product, u
     let (alpha, beta, workspace) = (1.0, 0.0, 0..0);
     let bias = biased.then_some((op.bias, bias_kind));
     let count = a.count as u64;
-    Ok(Product { a: left, b: right, c: add, d: out, count, alpha, beta, double, bias, relu, gelu, workspace })
+    Ok(Product { handle, a: left, b: right, c: add, d: out, count, alpha, beta, double, bias, relu, gelu, workspace })
 }
 
 extern "C" fn cublasLtMatmulAlgoGetHeuristic(
-    _handle: usize,
+    handle: usize,
     op: usize,
     a: usize,
     b: usize,
@@ -333,7 +341,7 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
         if wanted < 1 || results.is_null() || found.is_null() {
             return Err(INVALID_VALUE);
         }
-        product(&op, [&a, &b, &c, &d], [0; 4])?;
+        product(handle, &op, [&a, &b, &c, &d], [0; 4])?;
         let workspace = WORKSPACE.min(preference.workspace as usize);
         // SAFETY: a place for at least one result, which may be all zeros, and one for their number.
         unsafe {
@@ -375,7 +383,7 @@ extern "C" fn cublasLtMatmul(
         let matrices = [matrix(a_of)?, matrix(b_of)?, matrix(c_of)?, matrix(d_of)?];
         let op = desc(op)?;
         let [ma, mb, mc, md] = &matrices;
-        let mut product = product(&op, [ma, mb, mc, md], [a, b, c, d])?;
+        let mut product = product(handle, &op, [ma, mb, mc, md], [a, b, c, d])?;
         let scalar = |p: *const c_void| {
             // SAFETY: the address of a number of the type of the scalars.
             unsafe { if product.double { p.cast::<f64>().read() } else { f64::from(p.cast::<f32>().read()) } }

@@ -113,6 +113,8 @@ impl Layout {
 /// `D = epilogue(alpha A B + beta C)`.
 #[derive(Debug)]
 pub(crate) struct Product {
+    /// The library's handle that it was given with.
+    pub(crate) handle: usize,
     pub(crate) a: Layout,
     pub(crate) b: Layout,
     pub(crate) c: Layout,

@@ -51,7 +51,7 @@ impl<'a> Building<'a> {
 
     /// All nodes as one graph.
     pub(super) fn build(&mut self, settings: Settings) -> Result<Builder, RunError> {
-        let mut builder = Builder::new().map_err(|e| failed(0, &e))?;
+        let mut builder = Builder::new(&self.gpus[0]).map_err(|e| failed(0, &e))?;
         let mut built: Vec<Built> = Vec::with_capacity(self.nodes.all.len());
         let nodes = self.nodes;
         for node in &nodes.all {
@@ -68,7 +68,7 @@ impl<'a> Building<'a> {
         let nodes = self.nodes;
         for run in nodes.all.chunk_by(|a, b| (a.row, a.gpu) == (b.row, b.gpu)) {
             let first = pieces.len();
-            let mut builder = Builder::new().map_err(|e| failed(0, &e))?;
+            let mut builder = Builder::new(&self.gpus[run[0].gpu]).map_err(|e| self.refused(&run[0], &e))?;
             let (mut built, mut others): (Vec<Built>, Vec<usize>) = (Vec::new(), Vec::new());
             for node in run {
                 let (own, other): (Vec<usize>, Vec<usize>) = node.after.iter().partition(|&&n| n >= first);
@@ -83,6 +83,11 @@ impl<'a> Building<'a> {
             rows.push(run[0].row);
         }
         Ok((traced, rows))
+    }
+
+    /// The library of products on the GPUs that need it, which lives as long as what was recorded from it.
+    pub(super) fn into_products(self) -> Vec<Products> {
+        self.products.into_iter().flatten().map(|(products, _)| products).collect()
     }
 
     fn refused(&self, node: &Node, error: &DriverError) -> RunError {

@@ -59,7 +59,7 @@ impl Arena for Loading<'_> {
         }
         let count = bytes.0 as usize;
         fill(&mut self.staging.host_mut()[..count])?;
-        self.memory.write(slot.offset, &self.staging, 0..count, &self.stream).map_err(said)
+        self.memory.write(slot.offset, &mut self.staging, 0..count, &self.stream).map_err(said)
     }
 
     fn get(&mut self, slot: Slot, bytes: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause> {

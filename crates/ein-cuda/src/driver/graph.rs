@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::error::{DriverError, check};
-use super::{Function, Gpu, Memory, Stream, Traced};
+use super::{Function, Gpu, Memory, Products, Replay, Stream, Traced};
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode,
     CUmemorytype, CUstreamCaptureMode,
 };
 use std::ffi::c_void;
-use std::ops::Range;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// A graph that is being built.
 ///
@@ -17,6 +17,8 @@ use std::ptr::null_mut;
 /// between them is an edge of the graph: no stream and no event stands for it.
 #[derive(Debug)]
 pub struct Builder {
+    /// Whose context is the thread's where the graph as a whole is meant: nodes have their own.
+    gpu: Arc<Gpu>,
     graph: CUgraph,
     nodes: Vec<CUgraphNode>,
     /// What its kernels were loaded with: it lives as long as the graph.
@@ -65,12 +67,13 @@ pub struct Strided {
 }
 
 impl Builder {
-    /// A graph without nodes.
-    pub fn new() -> Result<Self, DriverError> {
+    /// A graph without nodes, to be given to streams of this GPU.
+    pub fn new(gpu: &Arc<Gpu>) -> Result<Self, DriverError> {
+        gpu.bind()?;
         let mut graph = null_mut();
         // SAFETY: a place for a handle; no flags are defined.
         check("cuGraphCreate", unsafe { sys::cuGraphCreate(&raw mut graph, 0) })?;
-        Ok(Self { graph, nodes: Vec::new(), functions: Vec::new() })
+        Ok(Self { gpu: gpu.clone(), graph, nodes: Vec::new(), functions: Vec::new() })
     }
 
     /// Adds a kernel, which runs on the GPU that it was loaded on.
@@ -205,29 +208,36 @@ impl Builder {
     /// The graph, ready to be given to streams, for the first time to this one.
     pub(super) fn exec(mut self, stream: &Stream) -> Result<Exec, DriverError> {
         stream.gpu().bind()?;
-        let mut exec = null_mut();
+        let mut handle = null_mut();
         // SAFETY: a place for a handle; the graph lives.
-        let made = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut exec, self.graph, 0) };
+        let made = unsafe { sys::cuGraphInstantiateWithFlags(&raw mut handle, self.graph, 0) };
         check("cuGraphInstantiate", made)?;
-        let exec = Exec { exec, functions: std::mem::take(&mut self.functions) };
+        let exec = Exec { gpu: stream.gpu().clone(), handle, functions: std::mem::take(&mut self.functions) };
         // SAFETY: both live.
-        check("cuGraphUpload", unsafe { sys::cuGraphUpload(exec.exec, stream.handle()) })?;
+        check("cuGraphUpload", unsafe { sys::cuGraphUpload(exec.handle, stream.handle()) })?;
         stream.synchronize()?;
         Ok(exec)
     }
 
-    /// The graph, ready to run on `stream` whenever it is wanted, with the memory that its nodes use. `traced`: the same
-    /// in pieces, to be run instead.
-    pub fn finish(self, stream: Stream, memory: Vec<Memory>, traced: Option<Traced>) -> Result<Replay, DriverError> {
-        let exec = self.exec(&stream)?;
-        Ok(Replay { traced, exec, stream, memory, failed: None })
+    /// The graph, ready to run whenever it is wanted, with the memory that its nodes use. `streams`: one of every GPU
+    /// that has memory, the first to run it on; `products`: what was recorded from; `traced`: the same in pieces, to be run
+    /// instead.
+    pub fn finish(
+        self,
+        streams: Vec<Stream>,
+        memory: Vec<Memory>,
+        products: Vec<Products>,
+        traced: Option<Traced>,
+    ) -> Result<Replay, DriverError> {
+        Ok(Replay::new(self.exec(&streams[0])?, streams, memory, products, traced))
     }
 }
 
 /// A graph that was made ready.
 #[derive(Debug)]
 pub(super) struct Exec {
-    exec: CUgraphExec,
+    gpu: Arc<Gpu>,
+    handle: CUgraphExec,
     #[expect(dead_code, reason = "kernels live as long as what calls them")]
     functions: Vec<Function>,
 }
@@ -240,21 +250,25 @@ impl Exec {
     pub(super) fn launch(&self, stream: &Stream) -> Result<(), DriverError> {
         stream.gpu().bind()?;
         // SAFETY: both live. The memory that it uses is a replay's, which waits before it lends or frees any.
-        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.exec, stream.handle()) })
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.handle, stream.handle()) })
     }
 }
 
 impl Drop for Exec {
     fn drop(&mut self) {
-        // SAFETY: it is this one's own, and no run of it is left.
-        unsafe { sys::cuGraphExecDestroy(self.exec) };
+        if self.gpu.bind().is_ok() {
+            // SAFETY: it is this one's own, and no run of it is left.
+            unsafe { sys::cuGraphExecDestroy(self.handle) };
+        }
     }
 }
 
 impl Drop for Builder {
     fn drop(&mut self) {
-        // SAFETY: it is this one's own; what was instantiated from it is a copy.
-        unsafe { sys::cuGraphDestroy(self.graph) };
+        if self.gpu.bind().is_ok() {
+            // SAFETY: it is this one's own; what was instantiated from it is a copy.
+            unsafe { sys::cuGraphDestroy(self.graph) };
+        }
     }
 }
 
@@ -267,79 +281,5 @@ impl Word {
             Self::Float(v) => bytes[..4].copy_from_slice(&v.to_ne_bytes()),
         }
         bytes
-    }
-}
-
-/// A graph that runs as often as it is wanted, and the memory that it uses.
-///
-/// The memory is its own, and lent only between runs: a run is waited for before it returns.
-#[derive(Debug)]
-pub struct Replay {
-    traced: Option<Traced>,
-    exec: Exec,
-    stream: Stream,
-    memory: Vec<Memory>,
-    /// What a run before came to: after that GPUs may still be at work, so nothing is lent or run.
-    failed: Option<DriverError>,
-}
-
-impl Replay {
-    /// Runs the graph once, and waits for it. Of a traced one, when each of its pieces began and ended, in seconds.
-    ///
-    /// # Errors
-    ///
-    /// What the driver says. From then on it says so again, and nothing is run.
-    pub fn run(&mut self) -> Result<Vec<[f64; 2]>, DriverError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let result = match &self.traced {
-            Some(traced) => traced.run(),
-            None => self.exec.launch(&self.stream).and_then(|()| self.stream.synchronize()).map(|()| Vec::new()),
-        };
-        if let Err(error) = &result {
-            self.failed = Some(error.clone());
-        }
-        result
-    }
-
-    /// What block `n` of the host's memory holds.
-    pub fn host(&self, n: usize) -> &[u8] {
-        self.memory[n].host()
-    }
-
-    /// What block `n` of the host's memory holds, to be written.
-    pub fn host_mut(&mut self, n: usize) -> &mut [u8] {
-        self.memory[n].host_mut()
-    }
-
-    /// Copies bytes of block `staging`, which is the host's, to another block, and waits for that.
-    pub fn write(&mut self, n: usize, offset: u64, staging: usize, part: Range<usize>) -> Result<(), DriverError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let [to, from] = self.memory.get_disjoint_mut([n, staging]).expect("two blocks");
-        to.write(offset, from, part, &self.stream)
-    }
-
-    /// Copies bytes of a block to a part of block `staging`, which is the host's, and waits for that.
-    pub fn read(&mut self, n: usize, offset: u64, staging: usize, part: Range<usize>) -> Result<(), DriverError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let [from, to] = self.memory.get_disjoint_mut([n, staging]).expect("two blocks");
-        from.read(offset, to, part, &self.stream)
-    }
-}
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        // After a failed run GPUs may still write to the host's memory: they are waited for.
-        if self.failed.is_some() {
-            let _ = self.stream.synchronize();
-            if let Some(traced) = &self.traced {
-                traced.wait();
-            }
-        }
     }
 }

@@ -51,6 +51,11 @@ impl Memory {
         Ok(Self { gpu: gpu.clone(), address: host as u64, bytes, host: NonNull::new(host.cast()) })
     }
 
+    /// The GPU that it is of, or by which it was made.
+    pub(super) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
     /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -83,33 +88,19 @@ impl Memory {
         }
     }
 
-    /// Copies bytes of `staging`, pinned memory, here, and waits for that.
+    /// Copies bytes of `staging`, pinned memory, here, on a stream of the same GPU, and waits for that.
     pub fn write(
         &mut self,
         offset: u64,
-        staging: &Self,
+        staging: &mut Self,
         part: Range<usize>,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        let bytes = part.len() as u64;
-        let to = self.address(offset, bytes)?;
-        staging.address(part.start as u64, bytes)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        let from = &staging.host()[part];
-        if self.host.is_some() {
-            self.host_mut()[offset as usize..][..from.len()].copy_from_slice(from);
-            return Ok(());
-        }
-        self.gpu.bind()?;
-        // SAFETY: both ranges were compared with their blocks, and live until the copy is waited for.
-        let begun = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream.handle()) };
-        check("cuMemcpyHtoDAsync", begun)?;
+        self.begin_write(offset, staging, part, stream)?;
         stream.synchronize()
     }
 
-    /// Copies bytes from here to a part of pinned memory, and waits for that.
+    /// Copies bytes from here to a part of pinned memory, on a stream of the same GPU, and waits for that.
     pub fn read(
         &self,
         offset: u64,
@@ -117,22 +108,60 @@ impl Memory {
         part: Range<usize>,
         stream: &Stream,
     ) -> Result<(), DriverError> {
-        let bytes = part.len() as u64;
-        let from = self.address(offset, bytes)?;
-        staging.address(part.start as u64, bytes)?;
+        self.begin_read(offset, staging, part, stream)?;
+        stream.synchronize()
+    }
+
+    /// Begins what [`Memory::write`] does. Both blocks are left alone until the stream is waited for.
+    pub(super) fn begin_write(
+        &mut self,
+        offset: u64,
+        staging: &mut Self,
+        part: Range<usize>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let bytes = part.len();
+        let to = self.address(offset, bytes as u64)?;
+        let from = staging.address(part.start as u64, bytes as u64)?;
         if bytes == 0 {
             return Ok(());
         }
-        let to = &mut staging.host_mut()[part];
         if self.host.is_some() {
-            to.copy_from_slice(&self.host()[offset as usize..][..to.len()]);
+            // SAFETY: both ranges were compared with their blocks, of which there are two, and both are the host's.
+            unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
             return Ok(());
         }
+        debug_assert_eq!(self.gpu.ordinal(), stream.gpu().ordinal(), "a stream of the memory's own GPU");
         self.gpu.bind()?;
-        // SAFETY: as in `write`.
-        let begun = unsafe { sys::cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, to.len(), stream.handle()) };
-        check("cuMemcpyDtoHAsync", begun)?;
-        stream.synchronize()
+        // SAFETY: both ranges were compared with their blocks, and live until the copy is waited for.
+        let begun = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from as *const c_void, bytes, stream.handle()) };
+        check("cuMemcpyHtoDAsync", begun)
+    }
+
+    /// Begins what [`Memory::read`] does. Both blocks are left alone until the stream is waited for.
+    pub(super) fn begin_read(
+        &self,
+        offset: u64,
+        staging: &mut Self,
+        part: Range<usize>,
+        stream: &Stream,
+    ) -> Result<(), DriverError> {
+        let bytes = part.len();
+        let from = self.address(offset, bytes as u64)?;
+        let to = staging.address(part.start as u64, bytes as u64)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self.host.is_some() {
+            // SAFETY: as in `begin_write`.
+            unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+            return Ok(());
+        }
+        debug_assert_eq!(self.gpu.ordinal(), stream.gpu().ordinal(), "a stream of the memory's own GPU");
+        self.gpu.bind()?;
+        // SAFETY: as in `begin_write`.
+        let begun = unsafe { sys::cuMemcpyDtoHAsync_v2(to as *mut c_void, from, bytes, stream.handle()) };
+        check("cuMemcpyDtoHAsync", begun)
     }
 }
 

@@ -37,6 +37,7 @@ impl Stream {
 
     /// Waits for all that was given to it.
     pub fn synchronize(&self) -> Result<(), DriverError> {
+        self.gpu.bind()?;
         // SAFETY: the stream lives.
         check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.stream) })
     }

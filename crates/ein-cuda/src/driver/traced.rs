@@ -8,9 +8,10 @@ use std::sync::Arc;
 /// itself, and its seconds are its own.
 #[derive(Debug)]
 pub struct Traced {
+    // Before the streams that they run on, because they are dropped in this order.
+    pieces: Vec<Piece>,
     /// By GPU: its stream, and when a run began there.
     gpus: Vec<(Stream, Event)>,
-    pieces: Vec<Piece>,
 }
 
 /// A part of a graph.

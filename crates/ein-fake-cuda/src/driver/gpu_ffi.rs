@@ -64,6 +64,15 @@ pub(crate) fn current(world: &World) -> Done<usize> {
     Ok(gpu)
 }
 
+/// That the thread has a context, which a call needs although its arguments do not say so.
+pub(super) fn bound(world: &mut World, call: &str) -> Done<()> {
+    if CURRENT.get() != 0 {
+        return Ok(());
+    }
+    world.tell(format!("{call} by a thread without a context"));
+    Err(INVALID_CONTEXT)
+}
+
 pub(super) fn put<T>(place: *mut T, value: T) -> Done<()> {
     if place.is_null() {
         return Err(INVALID_VALUE);

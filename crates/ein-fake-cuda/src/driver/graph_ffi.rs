@@ -3,7 +3,7 @@
 // C functions with pointers from the caller: places for what is asked, by the functions' contracts.
 #![allow(unsafe_code, non_snake_case)]
 
-use super::gpu_ffi::{gpu_of, put};
+use super::gpu_ffi::{bound, gpu_of, put};
 use super::stream_ffi::{capture, find, give_plan};
 use super::{memory_ffi, module_ffi};
 use crate::graph::{Graph, What};
@@ -37,6 +37,7 @@ pub(super) fn symbols() -> Vec<Symbol> {
 
 extern "C" fn cuGraphCreate(out: *mut usize, flags: u32) -> u32 {
     with(|w| {
+        bound(w, "cuGraphCreate")?;
         if flags != 0 {
             return Err(INVALID_VALUE);
         }
@@ -48,6 +49,7 @@ extern "C" fn cuGraphCreate(out: *mut usize, flags: u32) -> u32 {
 
 extern "C" fn cuGraphDestroy(graph: usize) -> u32 {
     with(|w| {
+        bound(w, "cuGraphDestroy")?;
         w.nodes.retain(|_, n| n.0 != graph);
         w.graphs.remove(&graph).map(drop).ok_or(INVALID_HANDLE)
     })
@@ -263,5 +265,8 @@ extern "C" fn cuGraphLaunch(exec: usize, stream: usize) -> u32 {
 }
 
 extern "C" fn cuGraphExecDestroy(exec: usize) -> u32 {
-    with(|w| w.execs.remove(&exec).map(drop).ok_or(INVALID_HANDLE))
+    with(|w| {
+        bound(w, "cuGraphExecDestroy")?;
+        w.execs.remove(&exec).map(drop).ok_or(INVALID_HANDLE)
+    })
 }

@@ -3,7 +3,7 @@
 // C functions with pointers from the caller: places for what is asked, by the functions' contracts.
 #![allow(unsafe_code, non_snake_case)]
 
-use super::gpu_ffi::{current, put};
+use super::gpu_ffi::{bound, current, put};
 use crate::graph::What;
 use crate::schedule::Plan;
 use crate::stubs_ffi::{Symbol, symbols};
@@ -152,6 +152,7 @@ extern "C" fn cuStreamDestroy_v2(stream: usize) -> u32 {
 
 extern "C" fn cuStreamSynchronize(stream: usize) -> u32 {
     with(|w| {
+        bound(w, "cuStreamSynchronize")?;
         let handle = find(w, stream)?;
         if let Some(id) = w.streams[&handle].capture {
             w.captures.entry(id).and_modify(|c| c.invalid = true);
