@@ -85,11 +85,15 @@ impl Devices {
         let mut memory = Vec::new();
         for (n, bytes) in nodes.devices.iter().enumerate() {
             let gpu = &gpus[sites.devices[n].gpu];
-            let made = if sites.devices[n].host { Memory::of_host(gpu, *bytes) } else { Memory::of_gpu(gpu, *bytes) };
-            memory.push(made.map_err(|e| refused(n, *bytes, &e))?);
+            let made = if sites.devices[n].host {
+                Memory::of_host(gpu, *bytes, "what a device in the host's memory holds")
+            } else {
+                Memory::of_gpu(gpu, *bytes)
+            };
+            memory.push(made.map_err(|e| refused(graph, n, *bytes, &e))?);
         }
         loading::load(graph, parameters, &gpus, &sites, &mut memory)?;
-        memory.push(Memory::of_host(&gpus[0], nodes.host).map_err(|e| failed(0, &e))?);
+        memory.push(Memory::of_host(&gpus[0], nodes.host, "what goes in and comes out").map_err(|e| failed(0, &e))?);
         let mut building = Building::new(graph, &nodes, &gpus, &memory, &functions)?;
         let built = building.build(settings)?;
         let traced = settings.traced.then(|| building.trace(settings)).transpose()?;
@@ -314,9 +318,13 @@ fn failed(device: usize, error: &DriverError) -> RunError {
     RunError::Device { device: DeviceId(device as u16), reason: error.to_string() }
 }
 
-/// What is said when a device's memory cannot be made.
-fn refused(device: usize, bytes: u64, error: &DriverError) -> RunError {
-    if error.is_memory() { RunError::Memory { device: DeviceId(device as u16), bytes } } else { failed(device, error) }
+/// What is said when a device's memory, of so many bytes in all, cannot be made.
+fn refused(graph: &TaskGraph, device: usize, all: u64, error: &DriverError) -> RunError {
+    if !error.is_memory() {
+        return failed(device, error);
+    }
+    let bytes = graph.arenas[device].0;
+    RunError::Memory { device: DeviceId(device as u16), bytes, scratch: all - bytes }
 }
 
 /// The rows of parameters, which are brought in once.

@@ -8,7 +8,7 @@ use ein_cuda::devices::{Devices, Seat, Settings};
 use ein_cuda::generate;
 use ein_cuda::gpus::{Choice, Gpus, GpusError};
 use ein_cuda::program::{Step, Target};
-use ein_fake_cuda::{FakeMachine, install};
+use ein_fake_cuda::{FakeMachine, Fault, install};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
 use ein_ir::graph::{Graph, TensorType};
@@ -216,5 +216,25 @@ fn states_are_written_on_their_gpus_and_waited_for_once() {
         assert!(fake.counters().products > 0, "the library multiplies");
         std::thread::scope(|scope| scope.spawn(move || drop(executor)).join().expect("it ends"));
         assert_eq!(fake.report(), None, "{gpus:?}");
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_named() {
+    let graph = remembering();
+    let arena = graph.arenas[0].0;
+    let device = format!("device d0 cannot allocate its arena of {arena} bytes and ");
+    // Two devices' memory is made before the host's.
+    for (before, parts) in [
+        (0, [device.as_str(), "bytes of scratch memory"]),
+        (2, ["the host has no room for", "bytes of pinned memory for"]),
+    ] {
+        let fake = install(&FakeMachine::new(1)).expect("g++ is there");
+        fake.fail(Fault::Alloc(before));
+        let made = Devices::new(&graph, &BTreeMap::new(), &[Seat::Gpu(0); 2], Settings::default());
+        let refused = made.map(drop).expect_err("there is no room").to_string();
+        for part in parts {
+            assert!(refused.contains(part), "{refused}: {part}");
+        }
     }
 }

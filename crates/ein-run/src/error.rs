@@ -22,13 +22,18 @@ pub enum RunError {
         /// Number of devices.
         devices: usize,
     },
-    /// A device has no room for its arena.
-    #[error("device {device} cannot allocate its arena of {bytes} bytes: use more devices or a smaller model")]
+    /// A device has no room for its arena, or for that and its scratch memory.
+    #[error(
+        "device {device} cannot allocate its arena of {bytes} bytes{more}: use more devices or a smaller model",
+        more = if *scratch > 0 { format!(" and {scratch} bytes of scratch memory") } else { String::new() }
+    )]
     Memory {
         /// The device.
         device: DeviceId,
-        /// Bytes asked for.
+        /// Bytes of the arena.
         bytes: u64,
+        /// Bytes that are asked for with them, for what its kernels need besides.
+        scratch: u64,
     },
     /// A device cannot be used, or no longer.
     #[error("device {device} failed: {reason}")]

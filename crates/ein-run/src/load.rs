@@ -33,7 +33,7 @@ struct Group {
 pub(crate) fn allocate(graph: &TaskGraph, devices: &mut [&mut dyn Memory]) -> Result<(), RunError> {
     let make = |n: usize, device: &mut dyn Memory| {
         let bytes = graph.arenas[n];
-        let refused = |_| RunError::Memory { device: DeviceId(n as u16), bytes: bytes.0 };
+        let refused = |_| RunError::Memory { device: DeviceId(n as u16), bytes: bytes.0, scratch: 0 };
         device.allocate(bytes).map_err(refused)
     };
     let made: Vec<Result<(), RunError>> = std::thread::scope(|scope| {

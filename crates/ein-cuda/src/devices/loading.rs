@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Bytes that are read and copied at a time, unless one row of a parameter has more.
 const AT_ONCE: usize = 8 << 20;
 
+/// What pinned memory is for.
+const PURPOSE: &str = "parameters on their way to a device";
+
 /// A device's memory while parameters are written to it, through pinned memory.
 struct Loading<'a> {
     gpu: &'a Arc<Gpu>,
@@ -35,7 +38,7 @@ pub(super) fn load(
     }
     let loading = |(n, memory): (usize, _)| {
         let gpu = &gpus[sites.devices[n].gpu];
-        let staging = Memory::of_host(gpu, AT_ONCE as u64).map_err(|e| failed(n, &e))?;
+        let staging = Memory::of_host(gpu, AT_ONCE as u64, PURPOSE).map_err(|e| failed(n, &e))?;
         Ok(Loading { gpu, memory, staging, stream: Stream::new(gpu).map_err(|e| failed(n, &e))? })
     };
     let mut all = memory.iter_mut().enumerate().map(loading).collect::<Result<Vec<_>, RunError>>()?;
@@ -55,7 +58,7 @@ impl Arena for Loading<'_> {
     ) -> Result<(), Cause> {
         let said = |e: crate::driver::DriverError| Cause::Device { reason: e.to_string() };
         if bytes.0 > self.staging.bytes() {
-            self.staging = Memory::of_host(self.gpu, bytes.0).map_err(said)?;
+            self.staging = Memory::of_host(self.gpu, bytes.0, PURPOSE).map_err(said)?;
         }
         let count = bytes.0 as usize;
         fill(&mut self.staging.host_mut()[..count])?;
@@ -65,7 +68,7 @@ impl Arena for Loading<'_> {
     fn get(&mut self, slot: Slot, bytes: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause> {
         let said = |e: crate::driver::DriverError| Cause::Device { reason: e.to_string() };
         if bytes.0 > self.staging.bytes() {
-            self.staging = Memory::of_host(self.gpu, bytes.0).map_err(said)?;
+            self.staging = Memory::of_host(self.gpu, bytes.0, PURPOSE).map_err(said)?;
         }
         let part = 0..bytes.0 as usize;
         self.memory.read(slot.offset, &mut self.staging, part, &self.stream).map_err(said)?;

@@ -73,6 +73,14 @@ pub enum DriverError {
         /// Whether it is for want of memory.
         memory: bool,
     },
+    /// The host has no room.
+    #[error("the host has no room for {bytes} bytes of pinned memory for {purpose}")]
+    Pinned {
+        /// How many.
+        bytes: u64,
+        /// What they are for.
+        purpose: &'static str,
+    },
     /// What is asked for lies outside the memory that it is in.
     #[error("{bytes} bytes at {offset} are outside a block of {size} bytes")]
     Outside {

@@ -36,14 +36,16 @@ impl Memory {
         Ok(Self { gpu: gpu.clone(), address, bytes, host: None })
     }
 
-    /// Pinned memory of the host, all zeros, that every GPU reaches by the same address.
-    pub fn of_host(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self, DriverError> {
+    /// Pinned memory of the host, all zeros, that every GPU reaches by the same address; what it is for is said where
+    /// there is none.
+    pub fn of_host(gpu: &Arc<Gpu>, bytes: u64, purpose: &'static str) -> Result<Self, DriverError> {
         gpu.bind()?;
         let mut host: *mut c_void = null_mut();
         if bytes > 0 {
             let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
             // SAFETY: a place for a pointer; the flags are two of those that are defined.
-            check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut host, bytes as usize, flags) })?;
+            let made = check("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&raw mut host, bytes as usize, flags) });
+            made.map_err(|e| if e.is_memory() { DriverError::Pinned { bytes, purpose } } else { e })?;
             // SAFETY: as many bytes are there, and nobody else knows them yet. What is lent later is initialised so.
             unsafe { host.cast::<u8>().write_bytes(0, bytes as usize) };
         }
