@@ -37,7 +37,7 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
     use crate::asked::{Numbers, numbers};
     use ein_cuda::devices::Settings;
     use ein_cuda::driver::{DriverError, Products};
-    use ein_cuda::gpus::{Choice, Gpus};
+    use ein_cuda::gpus::{Gpus, Selection};
     if machine(asked) != "cuda" {
         let reason = format!("a plan for `{}` does not run on this host's GPUs: leave out --machine", asked.machine);
         return Err(Failure::request(reason));
@@ -48,9 +48,9 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
         (None, None) => None,
     };
     let choice = match &numbers {
-        None => Choice::All,
-        Some(Numbers::First(n)) => Choice::First(*n),
-        Some(Numbers::These(list)) => Choice::These(list),
+        None => Selection::All,
+        Some(Numbers::First(n)) => Selection::First(*n),
+        Some(Numbers::These(list)) => Selection::These(list),
     };
     let gpus = Gpus::new(choice).map_err(Failure::request)?;
     if !Products::are_there() {

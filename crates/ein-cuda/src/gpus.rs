@@ -17,7 +17,7 @@ const LATENCY: f64 = 2e-6;
 
 /// Which GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice<'a> {
+pub enum Selection<'a> {
     /// All that this process may use.
     All,
     /// The first so many.
@@ -101,7 +101,7 @@ impl Gpus {
     ///
     /// There is no driver, and what it or its management library refuses; GPUs that are not there, or that kernels are
     /// not generated for; more devices than a machine has.
-    pub fn new(choice: Choice<'_>) -> Result<Self, GpusError> {
+    pub fn new(choice: Selection<'_>) -> Result<Self, GpusError> {
         // Where there is no driver at all, this is the message that says so best.
         let facts = detect::read();
         if let Err(error @ (DetectError::NoLibrary { .. } | DetectError::NoDriver { .. })) = facts {
@@ -156,7 +156,7 @@ impl Gpus {
     }
 }
 
-impl Choice<'_> {
+impl Selection<'_> {
     /// The numbers of the GPUs, of so many.
     fn list(self, count: usize) -> Result<Vec<usize>, GpusError> {
         match self {
@@ -292,12 +292,12 @@ mod tests {
 
     #[test]
     fn a_number_of_gpus_is_compared_before_they_are_listed() {
-        assert_eq!(Choice::First(2).list(3), Ok(vec![0, 1]));
-        assert_eq!(Choice::All.list(3), Ok(vec![0, 1, 2]));
-        assert_eq!(Choice::These(&[2, 2]).list(3), Ok(vec![2, 2]));
-        assert_eq!(Choice::These(&[3]).list(3), Err(GpusError::Unknown { ordinal: 3, count: 3 }));
+        assert_eq!(Selection::First(2).list(3), Ok(vec![0, 1]));
+        assert_eq!(Selection::All.list(3), Ok(vec![0, 1, 2]));
+        assert_eq!(Selection::These(&[2, 2]).list(3), Ok(vec![2, 2]));
+        assert_eq!(Selection::These(&[3]).list(3), Err(GpusError::Unknown { ordinal: 3, count: 3 }));
         for asked in [4, usize::MAX] {
-            assert_eq!(Choice::First(asked).list(3), Err(GpusError::TooFew { asked, count: 3 }));
+            assert_eq!(Selection::First(asked).list(3), Err(GpusError::TooFew { asked, count: 3 }));
         }
     }
 }

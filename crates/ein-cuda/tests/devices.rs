@@ -6,7 +6,7 @@ mod common;
 use common::{Build, integers};
 use ein_cuda::devices::{Devices, Seat, Settings};
 use ein_cuda::generate;
-use ein_cuda::gpus::{Choice, Gpus, GpusError};
+use ein_cuda::gpus::{Gpus, GpusError, Selection};
 use ein_cuda::program::{Step, Target};
 use ein_fake_cuda::{FakeMachine, Fault, install};
 use ein_ir::dense::Dense;
@@ -144,11 +144,11 @@ fn without_the_library_products_are_generated() {
 #[test]
 fn gpus_that_are_not_there_are_refused() {
     let _fake = install(&FakeMachine::new(2)).expect("g++ is there");
-    let all = Gpus::new(Choice::All).expect("two GPUs");
+    let all = Gpus::new(Selection::All).expect("two GPUs");
     assert_eq!(all.seats[..2], [Seat::Gpu(0), Seat::Gpu(1)]);
     let asked = 100_000_000_000_000_000;
-    assert_eq!(Gpus::new(Choice::First(asked)), Err(GpusError::TooFew { asked, count: 2 }));
-    assert_eq!(Gpus::new(Choice::These(&[0, 2])), Err(GpusError::Unknown { ordinal: 2, count: 2 }));
+    assert_eq!(Gpus::new(Selection::First(asked)), Err(GpusError::TooFew { asked, count: 2 }));
+    assert_eq!(Gpus::new(Selection::These(&[0, 2])), Err(GpusError::Unknown { ordinal: 2, count: 2 }));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn old_gpus_are_refused_by_name() {
     let parameters = BTreeMap::from([("w".to_owned(), integers(F, &[6, 4], 1))]);
     let made = Devices::new(&product(), &parameters, &[Seat::Gpu(0); 3], Settings::default());
     let refused = [
-        Gpus::new(Choice::All).map(drop).expect_err("it is too old").to_string(),
+        Gpus::new(Selection::All).map(drop).expect_err("it is too old").to_string(),
         made.map(drop).expect_err("it is too old").to_string(),
     ];
     for refused in refused {

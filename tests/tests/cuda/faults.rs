@@ -62,10 +62,10 @@ fn without_a_device_it_is_said_what_is_missing() {
 fn want_of_memory_names_the_device_and_the_bytes() {
     // Device 1's arena is the second allocation.
     let error = refusal(&FakeMachine::new(3), Some(Fault::Alloc(1)));
-    let RunError::Memory { device, bytes } = error else { panic!("{error}") };
+    let RunError::Memory { device, bytes, scratch: _ } = error else { panic!("{error}") };
     let (_, tasks, _) = product();
     assert_eq!(device, DeviceId(1));
-    assert!(bytes >= tasks.arenas[1].0);
+    assert_eq!(bytes, tasks.arenas[1].0);
 }
 
 #[test]
