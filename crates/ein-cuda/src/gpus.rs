@@ -101,7 +101,7 @@ impl Gpus {
     ///
     /// There is no driver, and what it or its management library refuses; GPUs that are not there, or that kernels are
     /// not generated for; more devices than a machine has.
-    pub fn new(choice: Selection<'_>) -> Result<Self, GpusError> {
+    pub fn new(selection: Selection<'_>) -> Result<Self, GpusError> {
         // Where there is no driver at all, this is the message that says so best.
         let facts = detect::read();
         if let Err(error @ (DetectError::NoLibrary { .. } | DetectError::NoDriver { .. })) = facts {
@@ -113,7 +113,7 @@ impl Gpus {
         if count == 0 {
             return Err(GpusError::None);
         }
-        let list = choice.list(count)?;
+        let list = selection.list(count)?;
         let mut order = Vec::new();
         for (ordinal, gpu) in driver.gpus().iter().enumerate() {
             let known = facts.gpus.iter().position(|g| g.bus == gpu.bus() && !g.instances);
