@@ -1,6 +1,6 @@
 //! Views: operations without a kernel. They rename coordinates and compute nothing.
 
-use crate::region::{Interval, Region};
+use crate::region::{Interval, Region, strides};
 use crate::reshape;
 
 /// A view of one tensor (of several, for `Concat`).
@@ -82,6 +82,50 @@ impl Piece {
         };
         Region(self.axes.iter().map(bounds).collect())
     }
+
+    /// What a box of the input has of the piece, for devices; `None` where that is nothing. The dense reference works it
+    /// out for itself, so that the one is compared with the other.
+    pub fn within(&self, region: &Region) -> Option<Line> {
+        let mut part = self.dest.clone();
+        let mut steps = vec![0; part.rank()];
+        let mut from = 0;
+        for ((&(axis, start, step), own), stride) in self.axes.iter().zip(&region.0).zip(strides(&region.shape())) {
+            // The result's indices i with lo <= start + step * i < hi.
+            let (lo, hi) = (own.lo as i64 - start, own.hi as i64 - start);
+            match axis {
+                None if lo > 0 || hi <= 0 => return None,
+                None => {}
+                Some(a) => {
+                    let ceil = |n: i64, d: i64| n.div_euclid(d) + i64::from(n.rem_euclid(d) != 0);
+                    let (first, end) = if step > 0 {
+                        (ceil(lo, step), ceil(hi, step))
+                    } else {
+                        (ceil(1 - hi, -step), ceil(1 - lo, -step))
+                    };
+                    let inside = Interval::new(first.max(0) as usize, end.max(0) as usize);
+                    part.0[a] = part.0[a].intersect(inside);
+                    steps[a] += step * stride as i64;
+                }
+            }
+            from += (start - own.lo as i64) * stride as i64;
+        }
+        if part.is_empty() {
+            return None;
+        }
+        from += part.0.iter().zip(&steps).map(|(i, step)| i.lo as i64 * step).sum::<i64>();
+        Some(Line { part, from, steps })
+    }
+}
+
+/// What a box of a view's input has of a straight piece of its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Box of the result.
+    pub part: Region,
+    /// Which element of the input's box its first element is, in storage order.
+    pub from: i64,
+    /// Elements of the input's box from one index to the next, for every axis of the result.
+    pub steps: Vec<i64>,
 }
 
 /// What of a view does not fit.

@@ -9,8 +9,8 @@ use super::map::{self, Target};
 use super::stored::{Stored, alignment};
 use crate::program::{Program, Step};
 use ein_ir::expr::{Literal, Row};
-use ein_ir::region::{Interval, Region, strides};
-use ein_ir::view::{Piece, View};
+use ein_ir::region::{Region, strides};
+use ein_ir::view::{Line, Piece, View};
 use ein_run::Cause;
 use std::fmt::Write;
 
@@ -64,39 +64,10 @@ pub(crate) fn program(
 
 /// What `piece` has of a straight piece of the result: the box, and where it is read and written.
 fn line(s: &Piece, piece: &Stored, result: &Stored) -> Option<(Region, Memory, Target)> {
-    let mut part = s.dest.clone();
-    let mut steps = vec![0i64; part.rank()];
-    let mut from = 0i64;
-    for ((&(axis, start, step), own), stride) in s.axes.iter().zip(&piece.region.0).zip(strides(&piece.region.shape()))
-    {
-        // The result's indices i with lo <= start + step * i < hi.
-        let (lo, hi) = (own.lo as i64 - start, own.hi as i64 - start);
-        match axis {
-            None if lo > 0 || hi <= 0 => return None,
-            None => {}
-            Some(a) => {
-                let ceil = |n: i64, d: i64| n.div_euclid(d) + i64::from(n.rem_euclid(d) != 0);
-                let (first, end) = if step > 0 {
-                    (ceil(lo, step), ceil(hi, step))
-                } else {
-                    (ceil(1 - hi, -step), ceil(1 - lo, -step))
-                };
-                let inside = Interval::new(first.max(0) as usize, end.max(0) as usize);
-                part.0[a] = part.0[a].intersect(inside);
-                steps[a] += step * stride as i64;
-            }
-        }
-        from += (start - own.lo as i64) * stride as i64;
-    }
-    if part.is_empty() {
-        return None;
-    }
+    let Line { part, from, steps } = s.within(&piece.region)?;
     let there: Vec<i64> = strides(&result.region.shape()).into_iter().map(|s| s as i64).collect();
-    let mut to = 0;
-    for a in 0..part.rank() {
-        to += (part.0[a].lo as i64 - result.region.0[a].lo as i64) * there[a];
-        from += part.0[a].lo as i64 * steps[a];
-    }
+    let begins = part.0.iter().zip(&result.region.0).map(|(own, whole)| own.lo as i64 - whole.lo as i64);
+    let to = begins.zip(&there).map(|(begin, step)| begin * step).sum();
     let dtype = result.dtype(0);
     let memory = Memory { place: piece.at(0, from), dtype, steps };
     Some((part, memory, Target { place: result.at(0, to), dtype, steps: there }))

@@ -6,9 +6,9 @@ use super::piece::{Piece, PieceMut};
 use super::strided::Odometer;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
-use ein_ir::region::{Interval, Region, strides};
+use ein_ir::region::{Region, strides};
 use ein_ir::scalar::Scalar;
-use ein_ir::view::View;
+use ein_ir::view::{Line, View};
 
 /// The box `result` of a view from boxes of its inputs, whose whole shapes are `inputs`.
 pub(crate) fn view(
@@ -68,39 +68,12 @@ fn fill(value: Scalar, dtype: DType, out: &mut [u8]) {
 
 /// Copies what `piece` has of a straight piece of the result; how many elements that were.
 fn line(s: &ein_ir::view::Piece, piece: &Piece<'_>, dest: &Region, out: &mut [u8], element: usize) -> usize {
-    let mut part = s.dest.clone();
-    let here = strides(&piece.region.shape());
+    let Some(Line { part, from, steps }) = s.within(piece.region) else { return 0 };
     let there = strides(&dest.shape());
-    let mut steps = vec![0i64; part.rank()];
-    let mut from = 0i64;
-    for ((&(axis, start, step), own), &stride) in s.axes.iter().zip(&piece.region.0).zip(&here) {
-        // The result's indices i with lo <= start + step * i < hi.
-        let (lo, hi) = (own.lo as i64 - start, own.hi as i64 - start);
-        match axis {
-            None if lo > 0 || hi <= 0 => return 0,
-            None => {}
-            Some(a) => {
-                let ceil = |n: i64, d: i64| n.div_euclid(d) + i64::from(n.rem_euclid(d) != 0);
-                let (first, end) = if step > 0 {
-                    (ceil(lo, step), ceil(hi, step))
-                } else {
-                    (ceil(1 - hi, -step), ceil(1 - lo, -step))
-                };
-                let inside = Interval::new(first.max(0) as usize, end.max(0) as usize);
-                part.0[a] = part.0[a].intersect(inside);
-                steps[a] += step * stride as i64;
-            }
-        }
-        from += (start - own.lo as i64) * stride as i64;
-    }
-    if part.is_empty() {
-        return 0;
-    }
     let mut to = 0;
     let mut loops = Vec::with_capacity(part.rank());
     for a in 0..part.rank() {
         to += (part.0[a].lo - dest.0[a].lo) * there[a];
-        from += part.0[a].lo as i64 * steps[a];
         loops.push(Loop { extent: part.0[a].len(), from: steps[a], to: there[a] as i64 });
     }
     boxes::copy(piece.bytes(0), from, out, to as i64, loops, element);
