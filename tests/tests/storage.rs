@@ -8,6 +8,7 @@ use ein_plan::needs::operand_needs;
 use ein_plan::options::{Objective, Options, Strategy};
 use ein_plan::plan::plan;
 use ein_plan::strategies::fixed;
+use ein_run::Executor;
 use ein_task::machine::Machine;
 use ein_task::memory::plan_memory;
 use ein_task::task::{TaskGraph, Verb};
@@ -186,6 +187,23 @@ fn a_vocabulary_of_odd_size_is_cut_without_padding() {
     let kept = kept(&tasks, "lm_head.weight");
     assert_eq!(kept, counts.iter().map(|&rows| rows as u64 * 32 * 4).collect::<Vec<_>>());
     assert_eq!(kept.iter().sum::<u64>(), 97 * 32 * 4);
+}
+
+/// Virtual devices of one process that hold the same weight have it once, whatever the memory plan of the task graph says.
+#[test]
+fn replicas_of_a_weight_are_the_same_memory() {
+    let product = Tensor::input("x", [64, 256], DType::F32).matmul(&Tensor::parameter("w", [256, 128], DType::F32));
+    let graph = trace(&[("out", &product.named("product"))]).expect("a graph").graph;
+    let choice = by_label(&graph, 4, &[("product", "i")]);
+    let mut tasks = lower(&graph, &choice, &cpus(4), &Options::default()).expect("a choice");
+    plan_memory(&mut tasks);
+    let weight = 256 * 128 * 4;
+    assert_eq!(kept(&tasks, "w"), [weight; 4]);
+    computes(&graph, &tasks);
+    let inputs = small::inputs(&graph, 5);
+    let planned: u64 = tasks.arenas.iter().map(|b| b.0).sum();
+    let executor = Executor::new(tasks, &inputs).expect("it is ready");
+    assert_eq!(planned - executor.memory().0, 3 * weight);
 }
 
 /// A20: 129 rows on 2 devices, through a product, a softmax and a norm.

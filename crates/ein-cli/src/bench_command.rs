@@ -344,7 +344,7 @@ impl Measured<'_> {
     fn json(&self) -> Value {
         let tasks = &self.ours.plan.tasks;
         let seconds = self.sides[0].seconds();
-        let arenas: u64 = tasks.arenas.iter().map(|b| b.0).sum();
+        let arenas = self.ours.executor.memory().0;
         let mut value = json!({
             "computation": self.name,
             "devices": self.ours.devices,
@@ -396,7 +396,7 @@ impl Measured<'_> {
             if self.place() == "gpus" { ", inputs and results on the GPUs" } else { "" },
         );
         let _ = writeln!(text, "  moves        {} in {} tasks", self.ours.plan.report.bytes_total, tasks.tasks.len());
-        let arenas = Bytes(tasks.arenas.iter().map(|b| b.0).sum());
+        let arenas = self.ours.executor.memory();
         let _ = writeln!(text, "  memory       {arenas} in arenas, of that weights {} once", Bytes(self.weights()));
         let _ = writeln!(
             text,

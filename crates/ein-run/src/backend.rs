@@ -5,6 +5,7 @@ use crate::executor::Order;
 use crate::trace::Mark;
 use ein_ir::dense::Dense;
 use ein_task::task::TaskGraph;
+use ein_task::units::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -32,6 +33,12 @@ pub trait Backend: Send {
     /// use them, is no part of what is timed. None where the run is all that [`Backend::run`] does.
     fn seconds(&self) -> Option<f64> {
         None
+    }
+
+    /// Bytes of the arenas that the memory plan has and that take no memory, because devices hold the same parameters.
+    fn replicas(&self, graph: &TaskGraph) -> Bytes {
+        let _ = graph;
+        Bytes(0)
     }
 
     /// Chooses which of the ready rows goes first, where that is this backend's to choose.

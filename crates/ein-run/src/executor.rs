@@ -16,6 +16,7 @@ use ein_ir::graph::TensorType;
 use ein_ir::op::InputKind;
 use ein_task::task::{External, TaskGraph};
 use ein_task::timeline::Timeline;
+use ein_task::units::Bytes;
 use ein_task::verify::verify;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -119,6 +120,13 @@ impl Executor {
     /// The task graph.
     pub fn graph(&self) -> &TaskGraph {
         &self.graph
+    }
+
+    /// Bytes of all arenas. Virtual devices of one process that hold the same parameter share its memory, so that there
+    /// can be fewer than the memory plan counts.
+    pub fn memory(&self) -> Bytes {
+        let planned: u64 = self.graph.arenas.iter().map(|bytes| bytes.0).sum();
+        Bytes(planned - self.devices.replicas(&self.graph).0)
     }
 
     /// Chooses which ready task goes first in later runs.

@@ -11,6 +11,25 @@ pub(crate) struct Span {
     pub(crate) bytes: usize,
 }
 
+/// Bytes of one of the devices' arenas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) device: usize,
+    pub(crate) span: Span,
+}
+
+impl Place {
+    /// Whether there are bytes that two places have in common.
+    pub(crate) fn overlaps(self, other: Self) -> bool {
+        let (a, b) = (self.span, other.span);
+        self.device == other.device
+            && a.bytes > 0
+            && b.bytes > 0
+            && a.offset < b.offset + b.bytes
+            && b.offset < a.offset + a.bytes
+    }
+}
+
 /// An arena, lent for the time of a run.
 pub(crate) struct Lent {
     base: *mut u8,
@@ -64,7 +83,7 @@ mod tests {
 
     #[test]
     fn spans_are_those_of_the_arena() {
-        let mut arena = Arena::new(192).expect("small");
+        let mut arena = Arena::new(192, &[]).expect("small");
         let lent = Lent::of(&mut arena);
         let span = |offset, bytes| Span { offset, bytes };
         // SAFETY: nobody else uses the arena, and the two spans are disjoint.
@@ -76,9 +95,19 @@ mod tests {
     }
 
     #[test]
+    fn places_overlap_in_bytes_of_one_arena() {
+        let place = |device, offset, bytes| Place { device, span: Span { offset, bytes } };
+        let at = place(0, 64, 64);
+        assert!(at.overlaps(at) && at.overlaps(place(0, 127, 1)) && at.overlaps(place(0, 0, 65)));
+        for other in [place(1, 64, 64), place(0, 128, 64), place(0, 0, 64), place(0, 70, 0)] {
+            assert!(!at.overlaps(other) && !other.overlaps(at), "{other:?}");
+        }
+    }
+
+    #[test]
     #[should_panic(expected = "a slot lies in its arena")]
     fn nothing_outside_is_lent() {
-        let mut arena = Arena::new(64).expect("small");
+        let mut arena = Arena::new(64, &[]).expect("small");
         // SAFETY: it is refused.
         let _ = unsafe { Lent::of(&mut arena).read(Span { offset: 64, bytes: 1 }) };
     }

@@ -19,6 +19,7 @@ pub mod measure;
 mod messages;
 mod pool;
 pub mod rendezvous;
+mod replicas;
 mod schedule;
 pub mod source;
 mod steps;

@@ -29,17 +29,22 @@ struct Group {
     feeds: Vec<TaskId>,
 }
 
-/// Makes every device's arena: side by side, because all pages of it are touched.
-pub(crate) fn allocate(graph: &TaskGraph, devices: &mut [&mut dyn Memory]) -> Result<(), RunError> {
-    let make = |n: usize, device: &mut dyn Memory| {
+/// Makes every device's arena, which `arena` does for one of so many bytes: side by side, because all pages of it are
+/// touched.
+pub(crate) fn allocate<D: Send>(
+    graph: &TaskGraph,
+    devices: &mut [D],
+    arena: &(dyn Fn(usize, &mut D, Bytes) -> Result<(), Cause> + Sync),
+) -> Result<(), RunError> {
+    let make = |n: usize, device: &mut D| {
         let bytes = graph.arenas[n];
         let refused = |_| RunError::Memory { device: DeviceId(n as u16), bytes: bytes.0, scratch: 0 };
-        device.allocate(bytes).map_err(refused)
+        arena(n, device, bytes).map_err(refused)
     };
     let made: Vec<Result<(), RunError>> = std::thread::scope(|scope| {
         let make = &make;
         let threads: Vec<_> =
-            devices.iter_mut().enumerate().map(|(n, device)| scope.spawn(move || make(n, &mut **device))).collect();
+            devices.iter_mut().enumerate().map(|(n, device)| scope.spawn(move || make(n, device))).collect();
         threads.into_iter().map(|t| t.join().unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
     });
     made.into_iter().collect()

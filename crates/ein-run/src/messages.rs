@@ -64,7 +64,7 @@ impl Workers {
         };
         let mut workers: Vec<Worker> = devices.into_iter().zip(ends).map(worker).collect();
         let mut devices: Vec<&mut dyn Memory> = workers.iter_mut().map(|w| &mut *w.device as _).collect();
-        allocate(graph, &mut devices)?;
+        allocate(graph, &mut devices, &|_, device, bytes| device.allocate(bytes))?;
         load(graph, &schedule.resident, parameters, devices)?;
         for (n, worker) in workers.iter_mut().enumerate() {
             worker.device.loaded(graph, DeviceId(n as u16));

@@ -1,11 +1,12 @@
 //! What a run does, made ready once: for every row, where it reads and writes, and who waits for it.
 
+use crate::cpu::Prepared;
 use crate::cpu::boxes::{BoxCopy, FieldsCopy};
 use crate::cpu::packing::Packing;
-use crate::cpu::{Prepared, lent};
 use crate::error::Cause;
 use crate::failure::Failure;
-use crate::lent::Span;
+use crate::lent::{Place, Span};
+use crate::replicas::Replicas;
 use crate::schedule::is_resident;
 use ein_task::machine::{Device, Machine};
 use ein_task::price::{fused_seconds, kernel_seconds, local_seconds, touch_seconds};
@@ -20,7 +21,7 @@ pub(crate) struct Steps {
     /// Those after which most remains to be done come first.
     pub(crate) all: Vec<Step>,
     /// What steps read, one after the other.
-    reads: Vec<Span>,
+    reads: Vec<Place>,
     /// The steps that wait for each step, one after the other.
     then: Vec<u32>,
     /// The most values that one reads.
@@ -31,6 +32,8 @@ pub(crate) struct Steps {
     pub(crate) resident: Vec<TaskId>,
     /// Which parameters are packed after they are loaded.
     pub(crate) packing: Packing,
+    /// Which parameters are the same memory.
+    pub(crate) replicas: Replicas,
 }
 
 /// One row, or both halves of a move.
@@ -38,9 +41,8 @@ pub(crate) struct Step {
     /// The row; of a move, the receiving half.
     pub(crate) task: u32,
     pub(crate) does: Does,
-    /// Whose arena is written, and read by all but a move.
-    pub(crate) device: usize,
-    pub(crate) own: Span,
+    /// What it writes.
+    pub(crate) own: Place,
     reads: Range<usize>,
     /// How many steps it waits for.
     pub(crate) waits: u32,
@@ -60,8 +62,6 @@ pub(crate) enum Does {
     },
     /// Copies from another device's arena.
     Move {
-        /// The device.
-        from: usize,
         /// The sending half.
         send: u32,
         /// From the value there to the one here; `None` where they are the same bytes.
@@ -116,6 +116,8 @@ impl Steps {
         for (n, &row) in rows.iter().enumerate() {
             place[row] = n as u32;
         }
+        let packing = Packing::of(graph);
+        let replicas = Replicas::of(graph, &resident, &packing);
         let mut steps = Self {
             all: Vec::new(),
             reads: Vec::new(),
@@ -123,7 +125,8 @@ impl Steps {
             most_reads: 0,
             pastes: 0,
             resident,
-            packing: Packing::of(graph),
+            packing,
+            replicas,
         };
         let mut pastes = BTreeMap::new();
         for row in rows {
@@ -144,7 +147,7 @@ impl Steps {
     }
 
     /// What a step reads.
-    pub(crate) fn reads(&self, step: &Step) -> &[Span] {
+    pub(crate) fn reads(&self, step: &Step) -> &[Place] {
         &self.reads[step.reads.clone()]
     }
 
@@ -155,8 +158,10 @@ impl Steps {
 
     fn step(&mut self, graph: &TaskGraph, row: usize, paste: Option<usize>) -> Result<Step, Cause> {
         let task = &graph.tasks[row];
-        let span =
-            |task: &Task| Span { offset: task.slot.offset as usize, bytes: task.value.form.layout(task.stored()).1 };
+        let place = |task: &Task| {
+            let (offset, bytes) = (task.slot.offset as usize, task.value.form.layout(task.stored()).1);
+            Place { device: task.device.index(), span: Span { offset, bytes } }
+        };
         let mut reader = task;
         let does = match &task.verb {
             Verb::Feed { external } => {
@@ -169,14 +174,14 @@ impl Steps {
                 let (from, region) = (&graph.task(task.reads[0]).value.region, &task.value.region);
                 Does::Output { output: *output, copy: BoxCopy::new(from, &ty.whole(), region, ty.dtype.bytes()) }
             }
-            Verb::Receive { from } => {
+            Verb::Receive { .. } => {
                 let send = task.reads[0];
                 reader = graph.task(send);
                 let (source, region, stored) =
                     (&graph.task(reader.reads[0]).value.region, &task.value.region, task.stored());
                 let same = source == region && stored == region;
                 let copy = (!same).then(|| FieldsCopy::new(&task.value.form, source, stored, region));
-                Does::Move { from: from.index(), send: send.0, copy, paste }
+                Does::Move { send: send.0, copy, paste }
             }
             Verb::Send { .. } => return Err(Cause::malformed("nobody receives what is sent")),
             Verb::Kernel { .. }
@@ -187,18 +192,10 @@ impl Steps {
             | Verb::Paste => Does::Compute(Prepared::new(graph, TaskId(row as u32), &self.packing)?),
         };
         let from = self.reads.len();
-        self.reads.extend(lent(graph, reader).map(span));
+        let lent = reader.reads.iter().filter(|r| graph.task(**r).within.is_none());
+        self.reads.extend(lent.map(|&r| place(graph.task(self.replicas.home(r)))));
         self.most_reads = self.most_reads.max(self.reads.len() - from);
-        let own = span(task);
-        Ok(Step {
-            task: row as u32,
-            does,
-            device: task.device.index(),
-            own,
-            reads: from..self.reads.len(),
-            waits: 0,
-            then: 0..0,
-        })
+        Ok(Step { task: row as u32, does, own: place(task), reads: from..self.reads.len(), waits: 0, then: 0..0 })
     }
 }
 

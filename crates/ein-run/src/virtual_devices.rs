@@ -12,7 +12,7 @@ use crate::device::Memory;
 use crate::error::{Cause, RunError};
 use crate::executor::Order;
 use crate::failure::{Failure, panic_cause};
-use crate::lent::Lent;
+use crate::lent::{Lent, Place};
 use crate::load::{allocate, load};
 use crate::pool::{Job, Pool, Shared};
 use crate::source::{ParameterSource, bytes_of, bytes_of_mut};
@@ -20,8 +20,8 @@ use crate::steps::{Does, Step, Steps, drawn};
 use crate::team::Team;
 use crate::trace::Mark;
 use ein_ir::dense::Dense;
-use ein_task::machine::DeviceId;
-use ein_task::task::TaskGraph;
+use ein_task::task::{TaskGraph, TaskId};
+use ein_task::units::Bytes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,10 +94,12 @@ impl VirtualDevices {
     pub(crate) fn new(graph: &TaskGraph, parameters: &dyn ParameterSource, threads: usize) -> Result<Self, RunError> {
         let steps = Steps::new(graph).map_err(|failure| failure.error(graph))?;
         let mut devices: Vec<CpuDevice> = (0..graph.devices).map(|_| CpuDevice::default()).collect();
-        allocate(graph, &mut devices.iter_mut().map(|d| d as &mut dyn Memory).collect::<Vec<_>>())?;
-        load(graph, &steps.resident, parameters, devices.iter_mut().map(|d| d as &mut dyn Memory).collect())?;
-        for (n, device) in devices.iter_mut().enumerate() {
-            device.pack(graph, DeviceId(n as u16), &steps.packing);
+        // Replicas of parameters are there once: the slots of the others take no memory.
+        allocate(graph, &mut devices, &|n, device, bytes| device.reserve(bytes, &steps.replicas.unused(graph, n)))?;
+        let homes: Vec<TaskId> = steps.resident.iter().copied().filter(|&row| steps.replicas.is_home(row)).collect();
+        load(graph, &homes, parameters, devices.iter_mut().map(|d| d as &mut dyn Memory).collect())?;
+        for &row in &homes {
+            devices[graph.task(row).device.index()].pack(graph, row, &steps.packing);
         }
         let pool = Pool::new(threads);
         let own = || Mutex::new(Own { scratch: Scratch::default(), reads: Vec::with_capacity(steps.most_reads) });
@@ -147,6 +149,10 @@ impl Backend for VirtualDevices {
         pool.offer_all(&run, || run.lead());
         let failure = self.state.failure.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         failure.map_or(Ok(()), |failure| Err(failure.error(graph)))
+    }
+
+    fn replicas(&self, graph: &TaskGraph) -> Bytes {
+        self.steps.replicas.saved(graph)
     }
 
     /// The halves of a move are one, so both have its times.
@@ -314,6 +320,26 @@ impl Running<'_> {
         self.pool.tell(usize::MAX);
     }
 
+    /// Bytes to be read.
+    ///
+    /// # Safety
+    ///
+    /// As [`Lent::read`].
+    unsafe fn read<'b>(&self, place: Place) -> &'b [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { self.lent[place.device].read(place.span) }
+    }
+
+    /// Bytes to be written.
+    ///
+    /// # Safety
+    ///
+    /// As [`Lent::write`].
+    unsafe fn write<'b>(&self, place: Place) -> &'b mut [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { self.lent[place.device].write(place.span) }
+    }
+
     fn does(&self, step: &Step, worker: usize) -> Result<(), Cause> {
         let reads = self.steps.reads(step);
         // SAFETY of all that is borrowed here, until this returns: the arenas are used by this run alone. `verify` has
@@ -321,26 +347,21 @@ impl Running<'_> {
         // written, by the waits of the graph; every wait of the graph is a wait of the steps, and a step runs when all
         // that it waits for have returned. So of two steps that run at once none writes what the other reads or
         // writes, but for what is received into the memory of one paste: that is written by one at a time, and
-        // read when all of it is there. The step's own slot is none that it reads: they are compared below.
+        // read when all of it is there. Parameters, which devices may have in common, no step writes. The step's own slot is none that it reads: they are compared below.
         match &step.does {
             Does::Compute(prepared) => {
-                let overlaps = reads.iter().find(|read| {
-                    let (own, read) = (step.own, **read);
-                    own.offset < read.offset + read.bytes && read.offset < own.offset + own.bytes
-                });
-                if let Some(read) = overlaps.filter(|read| read.bytes > 0 && step.own.bytes > 0) {
-                    let (at, read) = (step.own.offset, read.offset);
+                if let Some(read) = reads.iter().find(|read| read.overlaps(step.own)) {
+                    let (at, read) = (step.own.span.offset, read.span.offset);
                     let reason = format!("the result at byte {at} overlaps the value it reads at byte {read}");
                     return Err(Cause::Malformed { reason });
                 }
                 let mut own = self.own[worker].lock().unwrap_or_else(PoisonError::into_inner);
                 let Own { scratch, reads: room } = &mut *own;
-                let lent = &self.lent[step.device];
                 let mut values = emptied(std::mem::take(room));
                 // SAFETY: see above.
-                values.extend(reads.iter().map(|&read| unsafe { lent.read(read) }));
+                values.extend(reads.iter().map(|&read| unsafe { self.read(read) }));
                 // SAFETY: see above.
-                let result = unsafe { lent.write(step.own) };
+                let result = unsafe { self.write(step.own) };
                 let team = Team::of(self.pool, worker);
                 let result = prepared.run(self.graph, result, &values, scratch, team);
                 *room = emptied(values);
@@ -350,14 +371,13 @@ impl Running<'_> {
                 // State that is not given again is where it was left.
                 let Some(dense) = self.inputs.get(&self.graph.externals[*external].name) else { return Ok(()) };
                 // SAFETY: see above.
-                copy.run(bytes_of(dense), unsafe { self.lent[step.device].write(step.own) });
+                copy.run(bytes_of(dense), unsafe { self.write(step.own) });
                 Ok(())
             }
-            Does::Move { from, copy, paste, .. } => {
+            Does::Move { copy, paste, .. } => {
                 let _alone = paste.map(|paste| self.pastes[paste].lock().unwrap_or_else(PoisonError::into_inner));
                 // SAFETY: see above; the two arenas are different memory.
-                let (target, source) =
-                    unsafe { (self.lent[step.device].write(step.own), self.lent[*from].read(reads[0])) };
+                let (target, source) = unsafe { (self.write(step.own), self.read(reads[0])) };
                 if let Some(copy) = copy {
                     copy.run(source, target);
                     return Ok(());
@@ -370,7 +390,7 @@ impl Running<'_> {
             Does::Output { output, copy } => {
                 let mut out = self.outputs[*output].lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: see above.
-                copy.run(unsafe { self.lent[step.device].read(reads[0]) }, bytes_of_mut(&mut out));
+                copy.run(unsafe { self.read(reads[0]) }, bytes_of_mut(&mut out));
                 Ok(())
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::error::Cause;
 use ein_task::task::Slot;
+use std::ops::Range;
 
 /// Slots begin at multiples of this many bytes, in memory too.
 pub const ALIGNMENT: usize = 64;
@@ -16,16 +17,32 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Zeroed memory; an error where there is not enough. All pages are touched now rather than in a run.
-    pub fn new(bytes: u64) -> Result<Self, Cause> {
-        let refused = |reason: String| Cause::Device { reason };
-        let bytes = usize::try_from(bytes).map_err(|e| refused(e.to_string()))?;
-        let count = bytes.div_ceil(8).saturating_add(ALIGNMENT / 8);
-        let mut words = Vec::new();
-        words.try_reserve_exact(count).map_err(|e| refused(e.to_string()))?;
-        words.resize(count, 0u64);
+    /// Zeroed memory; an error where there is not enough. All pages are touched now rather than in a run, but for some
+    /// parts, in order, that nothing is stored in: they take addresses and no memory.
+    pub fn new(bytes: u64, unused: &[Range<u64>]) -> Result<Self, Cause> {
+        let reason = || Cause::Device { reason: format!("there is no memory of {bytes} bytes") };
+        let bytes = usize::try_from(bytes).map_err(|_| reason())?;
+        let count = bytes.div_ceil(8).checked_add(ALIGNMENT / 8).ok_or_else(reason)?;
+        // The system gives pages when they are written first.
+        let words: Vec<u64> = bytemuck::allocation::try_zeroed_vec(count).map_err(|()| reason())?;
         let skip = words.as_ptr().align_offset(ALIGNMENT);
-        Ok(Self { words, skip, bytes })
+        let mut arena = Self { words, skip, bytes };
+        let mut from = 0;
+        for part in unused {
+            arena.touch(from, part.start as usize);
+            from = part.end as usize;
+        }
+        arena.touch(from, bytes);
+        Ok(arena)
+    }
+
+    /// Writes to all pages of bytes that nothing is stored in yet.
+    fn touch(&mut self, from: usize, to: usize) {
+        const PAGE: usize = 4096;
+        for byte in self.all()[from..to].iter_mut().step_by(PAGE) {
+            // Not known to be what is there, or it would not be written.
+            *byte = std::hint::black_box(0);
+        }
     }
 
     /// The bytes of a slot, to be read.
@@ -84,7 +101,7 @@ mod tests {
 
     #[test]
     fn slots_are_aligned_and_lent_apart() {
-        let mut arena = Arena::new(192).expect("small");
+        let mut arena = Arena::new(192, &[]).expect("small");
         assert_eq!(arena.get(slot(64), 8).as_ptr().align_offset(ALIGNMENT), 0);
         arena.get_mut(slot(0), 1)[0] = 1;
         arena.get_mut(slot(128), 1)[0] = 3;
@@ -96,6 +113,6 @@ mod tests {
 
     #[test]
     fn too_much_memory_is_an_error() {
-        assert!(Arena::new(u64::MAX / 2).is_err());
+        assert!(Arena::new(u64::MAX / 2, &[]).is_err());
     }
 }

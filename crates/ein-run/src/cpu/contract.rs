@@ -86,7 +86,7 @@ fn loops(e: &Einsum, labels: &Region, operands: [&Region; 2], result: &Region) -
 }
 
 /// How a block reads an operand that is to be packed: the matrix that fills the operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Constant {
     /// Inner extent and columns.
     pub(crate) extents: [usize; 2],

@@ -39,6 +39,7 @@ use kernels::Call;
 use packing::Packing;
 use parts::Parts;
 use piece::{Piece, PieceMut};
+use std::ops::Range;
 
 /// A virtual device by itself: an arena, and rows that its own thread executes one after the other.
 ///
@@ -70,18 +71,24 @@ impl CpuDevice {
         &mut self.arena
     }
 
-    /// Packs the parameters of device `device` that are to be, all of which are loaded.
-    pub(crate) fn pack(&mut self, graph: &TaskGraph, device: DeviceId, packing: &Packing) {
-        for (id, task) in graph.rows().filter(|(id, t)| t.device == device && packing.is_packed(*id)) {
-            packing.pack(id, self.arena.get_mut(task.slot, task.value.bytes().0 as usize));
+    /// Makes its arena, some parts of which are not used.
+    pub(crate) fn reserve(&mut self, bytes: Bytes, unused: &[Range<u64>]) -> Result<(), Cause> {
+        self.arena = Arena::new(bytes.0, unused)?;
+        Ok(())
+    }
+
+    /// Packs the value of a row of its own, if it is to be; it is loaded.
+    pub(crate) fn pack(&mut self, graph: &TaskGraph, row: TaskId, packing: &Packing) {
+        if packing.is_packed(row) {
+            let task = graph.task(row);
+            packing.pack(row, self.arena.get_mut(task.slot, task.value.bytes().0 as usize));
         }
     }
 }
 
 impl Memory for CpuDevice {
     fn allocate(&mut self, bytes: Bytes) -> Result<(), Cause> {
-        self.arena = Arena::new(bytes.0)?;
-        Ok(())
+        self.reserve(bytes, &[])
     }
 
     fn put(
@@ -101,7 +108,9 @@ impl Memory for CpuDevice {
 impl Device for CpuDevice {
     fn loaded(&mut self, graph: &TaskGraph, device: DeviceId) {
         let packing = Packing::of(graph);
-        self.pack(graph, device, &packing);
+        for (row, _) in graph.rows().filter(|(_, task)| task.device == device) {
+            self.pack(graph, row, &packing);
+        }
         self.packing = packing;
     }
 

@@ -39,14 +39,19 @@ impl Packing {
 
     /// Whether the value of a row is packed.
     pub(crate) fn is_packed(&self, row: TaskId) -> bool {
-        self.matrices.get(row.index()).is_some_and(Option::is_some)
+        self.matrix(row).is_some()
+    }
+
+    /// The matrix as which the value of a row is packed, if it is.
+    pub(crate) fn matrix(&self, row: TaskId) -> Option<Constant> {
+        self.matrices.get(row.index()).copied().flatten()
     }
 
     /// Packs the value of a row, if it is to be, in its memory.
     pub(crate) fn pack(&self, row: TaskId, bytes: &mut [u8]) {
-        if let Some(Some(Constant { extents, steps: [row, column] })) = self.matrices.get(row.index()) {
+        if let Some(Constant { extents, steps: [row, column] }) = self.matrix(row) {
             let loaded: Vec<f32> = cast_slice(bytes).to_vec();
-            packed::pack(*extents, Matrix { data: &loaded, at: 0, row: *row, column: *column }, cast_slice_mut(bytes));
+            packed::pack(extents, Matrix { data: &loaded, at: 0, row, column }, cast_slice_mut(bytes));
         }
     }
 }
