@@ -193,7 +193,7 @@ pub(crate) fn tiles(
     }
     let b = &b[p.packed_from(base)..];
     let [buffer, tile] = near;
-    let rows = packed::block_rows(m, k);
+    let rows = packed::block_rows([m, n, k]);
     for first in (0..m).step_by(rows) {
         let here = rows.min(m - first);
         let at = strided.base + first as i64 * p.m.left;
@@ -350,7 +350,7 @@ impl Wide for f32 {
         [buffer, tile]: [&mut Vec<f32>; 2],
     ) {
         let (m, n, k) = (p.m.extent, p.n.extent, p.k.extent);
-        let rows = packed::block_rows(m, k);
+        let rows = packed::block_rows([m, n, k]);
         let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
         loop {
             let (mut from, mut into) = (a_base, into);

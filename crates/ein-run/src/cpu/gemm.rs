@@ -2,6 +2,7 @@
 //! `unsafe` code, because that crate takes raw pointers.
 #![allow(unsafe_code)]
 
+use super::tiled;
 use gemm::Parallelism;
 
 /// A matrix to read: element `(r, c)` is `data[at + r * row + c * column]`.
@@ -24,6 +25,11 @@ pub(crate) struct MatrixMut<'a, T> {
 /// Types with a product: `f32` and `f64`.
 pub(crate) trait Factor: gemm_type::Sealed + Copy + Default + PartialEq + 'static {
     const ONE: Self;
+
+    /// As [`product`] in tile registers, or `false` where it is not done so.
+    fn tiled(_: [usize; 3], _: Matrix<'_, Self>, _: Matrix<'_, Self>, _: &mut MatrixMut<'_, Self>, _: bool) -> bool {
+        false
+    }
 }
 
 mod gemm_type {
@@ -35,6 +41,16 @@ mod gemm_type {
 
 impl Factor for f32 {
     const ONE: Self = 1.0;
+
+    fn tiled(
+        extents: [usize; 3],
+        a: Matrix<'_, f32>,
+        b: Matrix<'_, f32>,
+        out: &mut MatrixMut<'_, f32>,
+        add: bool,
+    ) -> bool {
+        tiled::product(extents, a, b, out, add)
+    }
 }
 
 impl Factor for f64 {
@@ -65,8 +81,21 @@ fn distinct(extents: [usize; 2], steps: [i64; 2]) -> bool {
 }
 
 /// `out = a b`, or `out += a b` when `add`; `a` is `m` by `k`, `b` is `k` by `n`. One thread, and the same
-/// bits for the same shapes and strides. Panics where a matrix leaves its slice.
+/// bits for the same shapes, strides and values. Panics where a matrix leaves its slice.
 pub(crate) fn product<T: Factor>(
+    extents: [usize; 3],
+    a: Matrix<'_, T>,
+    b: Matrix<'_, T>,
+    out: &mut MatrixMut<'_, T>,
+    add: bool,
+) {
+    if !T::tiled(extents, a, b, out, add) {
+        plain(extents, a, b, out, add);
+    }
+}
+
+/// [`product`] without tile registers.
+pub(crate) fn plain<T: Factor>(
     [m, n, k]: [usize; 3],
     a: Matrix<'_, T>,
     b: Matrix<'_, T>,

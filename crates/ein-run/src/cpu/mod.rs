@@ -19,10 +19,13 @@ pub(crate) mod packing;
 mod parts;
 mod piece;
 mod rows;
+mod split;
 mod state;
 mod strided;
 #[cfg(test)]
 mod tests;
+mod tiled;
+mod tiles;
 mod view;
 
 use crate::device::{Device, Memory};

@@ -8,6 +8,8 @@
 #![allow(clippy::inline_always)]
 
 use super::gemm::{Matrix, prefetch};
+use super::tiled::{self, Rest};
+use super::tiles;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -142,15 +144,20 @@ pub(crate) fn group() -> usize {
     pulp::Arch::new().dispatch(Group)
 }
 
-/// How many rows of `m` are done at once where the inner extent is `k`: a block's rows of the left factor stay in the
-/// second cache. It follows from the shape alone; an even number of blocks, so that two threads share them.
-pub(crate) fn block_rows(m: usize, k: usize) -> usize {
+/// How many rows of a product are done at once: a block's rows of the left factor stay in the second cache. It follows
+/// from the shape alone; an even number of blocks, so that two threads share them. In tile registers there are as many as
+/// there is room for in parts, because a right factor is split for every block of rows.
+pub(crate) fn block_rows(extents: [usize; 3]) -> usize {
+    let [m, _, k] = extents;
+    if tiles::available() && tiled::worth_packed(extents) {
+        return tiled::rows(m, k);
+    }
     let most = (LEFT / k.max(1)).clamp(ROWS.start, ROWS.end);
     if m <= ROWS.start { m.max(1) } else { m.div_ceil(2 * m.div_ceil(2 * most)) }
 }
 
-/// `m` rows of a product with a packed right factor of `k` by `n`, tile by tile. An element is the sum over the inner
-/// extent in one order, whatever rows are done together. Panics where a matrix leaves its slice.
+/// `m` rows of a product with a packed right factor of `k` by `n`, tile by tile, in tile registers where that is
+/// worth it. Panics where a matrix leaves its slice.
 pub(crate) fn product(
     extents: [usize; 3],
     left: Matrix<'_, f32>,
@@ -159,20 +166,50 @@ pub(crate) fn product(
     buffer: &mut Vec<f32>,
 ) {
     let [m, n, k] = extents;
-    if m > 0 && n > 0 {
-        pulp::Arch::new().dispatch(Product { extents, left, right: &right[..k * n], sink, buffer });
+    if m == 0 || n == 0 {
+        return;
+    }
+    let right = &right[..k * n];
+    let mut ready = false;
+    let mut strip = |columns: Range<usize>, depth: Range<usize>, tile: &mut [f32], apart: usize| {
+        if buffer.len() < m * k {
+            buffer.resize(m * k, 0.0);
+        }
+        if !ready {
+            pack_left(group(), [m, k], left, &mut buffer[..m * k]);
+            ready = true;
+        }
+        pulp::Arch::new().dispatch(Strip { extents, left: buffer, right, columns, depth, tile, apart });
+    };
+    let tiled = tiled::panels(extents, left, right, sink, &mut |Rest { columns, depth }, tile, apart| {
+        strip(columns, depth, tile, apart);
+    });
+    if tiled {
+        return;
+    }
+    for columns in (0..n).step_by(COLUMNS).map(|c| c..n.min(c + COLUMNS)) {
+        let (tile, apart) = sink.tile(0..m, columns.clone());
+        for from in (0..k.max(1)).step_by(DEPTH) {
+            strip(columns.clone(), from..k.min(from + DEPTH), tile, apart);
+        }
+        sink.done(0..m, columns);
     }
 }
 
-struct Product<'a> {
+/// Columns of all rows of a product, for some inner indices: added to what is there unless these are the first. An
+/// element is the sum over the inner extent in one order, whatever rows are done together.
+struct Strip<'a> {
     extents: [usize; 3],
-    left: Matrix<'a, f32>,
+    /// Packed.
+    left: &'a [f32],
     right: &'a [f32],
-    sink: &'a mut dyn Sink,
-    buffer: &'a mut Vec<f32>,
+    columns: Range<usize>,
+    depth: Range<usize>,
+    tile: &'a mut [f32],
+    apart: usize,
 }
 
-impl WithSimd for Product<'_> {
+impl WithSimd for Strip<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -186,53 +223,40 @@ impl WithSimd for Product<'_> {
     }
 }
 
-impl Product<'_> {
+impl Strip<'_> {
     #[inline(always)]
     fn run<S: Simd, const R: usize>(self, simd: S) {
-        let Self { extents: [m, n, k], left, right, sink, buffer } = self;
-        let width = 2 * S::F32_LANES;
-        if buffer.len() < m * k {
-            buffer.resize(m * k, 0.0);
-        }
-        pack_left(R, [m, k], left, &mut buffer[..m * k]);
-        let columns = COLUMNS.max(width);
-        for first in (0..n).step_by(columns) {
-            let columns = first..n.min(first + columns);
-            let (tile, apart) = sink.tile(0..m, columns.clone());
-            for from in (0..k.max(1)).step_by(DEPTH) {
-                let depth = DEPTH.min(k - from);
-                let panel = |start: usize| {
-                    let here = width.min(n - start);
-                    &right[start * k + from * here..][..depth * here]
-                };
-                for start in columns.clone().step_by(width) {
-                    let here = width.min(n - start);
-                    // What comes next is fetched meanwhile, a part with every group of rows.
-                    let mut next = if start + width < columns.end {
-                        panel(start + width)
-                    } else if from + depth < k {
-                        let here = width.min(n - columns.start);
-                        &right[columns.start * k + (from + depth) * here..][..DEPTH.min(k - from - depth) * here]
-                    } else {
-                        right.get(columns.end * k..).map_or(&[][..], |rest| &rest[..rest.len().min(DEPTH * width)])
-                    };
-                    let part = next.len().div_ceil(m.div_ceil(R)).next_multiple_of(LINE);
-                    for row in (0..m).step_by(R) {
-                        let rows = R.min(m - row);
-                        let left = &buffer[row * k + from * rows..][..depth * rows];
-                        let out = &mut tile[row * apart + start - columns.start..];
-                        let (fetch, rest) = next.split_at(part.min(next.len()));
-                        next = rest;
-                        let job = Job { left, panel: panel(start), fetch, out, apart, add: from > 0 };
-                        if here == width && rows == R {
-                            job.full::<S, R>(simd);
-                        } else {
-                            job.part::<S, R>(simd, rows, here);
-                        }
-                    }
+        let Self { extents: [m, n, k], left, right, columns, depth: Range { start: from, end }, tile, apart } = self;
+        let (width, depth) = (2 * S::F32_LANES, end - from);
+        let panel = |start: usize| {
+            let here = width.min(n - start);
+            &right[start * k + from * here..][..depth * here]
+        };
+        for start in columns.clone().step_by(width) {
+            let here = width.min(n - start);
+            // What comes next is fetched meanwhile, a part with every group of rows.
+            let mut next = if start + width < columns.end {
+                panel(start + width)
+            } else if from + depth < k {
+                let here = width.min(n - columns.start);
+                &right[columns.start * k + (from + depth) * here..][..DEPTH.min(k - from - depth) * here]
+            } else {
+                right.get(columns.end * k..).map_or(&[][..], |rest| &rest[..rest.len().min(DEPTH * width)])
+            };
+            let part = next.len().div_ceil(m.div_ceil(R)).next_multiple_of(LINE);
+            for row in (0..m).step_by(R) {
+                let rows = R.min(m - row);
+                let left = &left[row * k + from * rows..][..depth * rows];
+                let out = &mut tile[row * apart + start - columns.start..];
+                let (fetch, rest) = next.split_at(part.min(next.len()));
+                next = rest;
+                let job = Job { left, panel: panel(start), fetch, out, apart, add: from > 0 };
+                if here == width && rows == R {
+                    job.full::<S, R>(simd);
+                } else {
+                    job.part::<S, R>(simd, rows, here);
                 }
             }
-            sink.done(0..m, columns);
         }
     }
 }
@@ -346,6 +370,7 @@ impl Job<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::tiles::tests::{within, without};
 
     struct Whole<'a>(&'a mut [f32], usize, usize);
 
@@ -405,10 +430,14 @@ mod tests {
             product([count, n, k], left, &packed, &mut Whole(&mut out, n, 0), &mut Vec::new());
             out
         };
-        let whole = rows(0, m);
-        for (first, count) in [(0, 1), (3, 12), (5, 13), (28, 1)] {
-            assert_eq!(rows(first, count), whole[first * n..(first + count) * n], "rows from {first}");
-        }
+        let check = || {
+            let whole = rows(0, m);
+            for (first, count) in [(0, 1), (3, 12), (5, 13), (28, 1)] {
+                assert_eq!(rows(first, count), whole[first * n..(first + count) * n], "rows from {first}");
+            }
+        };
+        without(check);
+        within(check);
     }
 
     #[test]
@@ -436,7 +465,7 @@ mod tests {
     #[test]
     fn two_threads_share_blocks_of_rows() {
         for (m, k) in [(1, 10), (48, 10), (49, 10), (128, 512), (512, 1024), (2048, 2816), (8192, 5632), (1000, 7)] {
-            let rows = block_rows(m, k);
+            let rows = without(|| block_rows([m, 64, k]));
             let half = m.div_ceil(rows).div_ceil(2) * rows;
             assert!(
                 rows <= ROWS.end && (m <= ROWS.start || half * 2 <= m + m / 8),

@@ -74,7 +74,9 @@ fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut
                     row: q.steps[2] as i64,
                     column: q.steps[3] as i64,
                 };
-                let found = scratch.flash.block(left, queries, keys, [d.len(), e.len()], a.scale() as f32, &limits);
+                let sizes = [d.len(), e.len()];
+                let found = scratch.flash.block(left, queries, keys, sizes, a.scale() as f32, &limits);
+                let Some(found) = found else { return Ok(false) };
                 found.store(e.len(), call.finish, rows);
                 if call.finish {
                     f32::store(rows, result.dtype(0), result.bytes(0), at * e.len());

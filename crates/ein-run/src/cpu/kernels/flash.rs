@@ -2,14 +2,16 @@
 //! maxima, exponentials and sums of a query need nothing from its neighbours, and the weights come out as the product
 //! with the values reads them.
 //!
-//! Keys and values of a head are packed once for all queries that read them; scores never leave the cache. Keys that no
-//! query of a block sees are not computed.
+//! Keys and values of a head are packed once for all queries that read them, for tile registers where there are any;
+//! scores never leave the cache. Keys that no query of a block sees are not computed.
 
 use super::attention::{Limits, Tensor};
 use crate::cpu::convert::wide;
 use crate::cpu::fold::attended;
 use crate::cpu::gemm::Matrix;
 use crate::cpu::packed::{Left, group, width};
+use crate::cpu::split::{Class, STEP, Side, THIRDS, thirds, tiles};
+use crate::cpu::tiles::{RESULT, Tile, Unit, available};
 use crate::cpu::{math, rows};
 use ein_ir::region::Interval;
 use std::ops::Range;
@@ -25,6 +27,9 @@ const PANELS: usize = 8;
 pub(crate) struct Flash {
     keys: Left,
     values: Left,
+    /// In place of the two where the head is in tiles.
+    tiled: Option<Class>,
+    parts: Parts,
     /// The queries of a block, features by queries, in panels.
     queries: Vec<f32>,
     scores: Vec<f32>,
@@ -35,16 +40,31 @@ pub(crate) struct Flash {
     weights: Vec<f32>,
 }
 
+/// Factors in tiles.
+#[derive(Default)]
+struct Parts {
+    keys: Vec<Tile>,
+    /// Features are rows.
+    values: Vec<Tile>,
+    /// Panel after panel.
+    queries: Vec<Tile>,
+    /// Of one panel and the keys done together.
+    weights: Vec<Tile>,
+}
+
 /// What a block of queries leaves: for each the maximum, the sum and the weighted values, by feature.
 pub(super) struct Rows<'a> {
     pub(super) tops: &'a [f32],
     pub(super) sums: &'a [f32],
     pub(super) acc: &'a [f32],
+    /// Features in a panel of `acc`.
+    deep: usize,
 }
 
 impl Flash {
-    /// Packs the keys and values of a head, `[d]` and `[e]` features of the keys `t`. `false` where a value is not
-    /// finite: what a query does not see must not be multiplied then, not even by 0.
+    /// Packs the keys and values of a head, `[d]` and `[e]` features of the keys `t`, in tiles where there are any and
+    /// their magnitudes allow it. `false` where a value is not finite: what a query does not see must not be multiplied
+    /// then, not even by 0.
     pub(super) fn head(
         &mut self,
         (k, v): (&Tensor<'_, f32>, &Tensor<'_, f32>),
@@ -61,6 +81,21 @@ impl Flash {
         // The values' features are the rows.
         let first = v.at([batch, head, t.lo, e.lo]);
         let values = Matrix { data: v.data, at: first, row: v.steps[3] as i64, column: v.steps[2] as i64 };
+        self.tiled = (available() && width() == RESULT)
+            .then(|| {
+                let part = |list: &mut Vec<Tile>, [m, k]: [usize; 2], from| {
+                    list.resize(m.div_ceil(RESULT) * tiles(k), Tile::ZERO);
+                    thirds(Side::Left, [m, k], from, list)
+                };
+                let keys = part(&mut self.parts.keys, [t.len(), d.len()], keys);
+                // Weights are at most 1, and some key of every query weighs as much.
+                let values = part(&mut self.parts.values, [e.len(), t.len()], values);
+                (keys.fits(Class::ZERO) && values.fits(Class::ONE)).then_some(keys)
+            })
+            .flatten();
+        if self.tiled.is_some() {
+            return true;
+        }
         let row = |key: usize| &v.data[first as usize + key * v.steps[2]..][..e.len()];
         let finite = (0..t.len()).all(|key| row(key).iter().fold(0.0f32, |sum, x| sum + x * 0.0) == 0.0);
         self.keys.pack([t.len(), d.len()], keys);
@@ -68,7 +103,8 @@ impl Flash {
         finite
     }
 
-    /// Attention of some queries, at most as many as [`together`] says, over the head's keys, which are `t`.
+    /// Attention of some queries, at most as many as [`together`] says, over the head's keys, which are `t`; `None` where
+    /// the queries' magnitudes do not fit the keys' in tiles.
     pub(super) fn block(
         &mut self,
         q: Matrix<'_, f32>,
@@ -77,8 +113,10 @@ impl Flash {
         [d, e]: [usize; 2],
         scale: f32,
         limits: &Limits<'_>,
-    ) -> Rows<'_> {
+    ) -> Option<Rows<'_>> {
         let (wide, count) = (width(), queries.len());
+        let unit = if self.tiled.is_some() { Unit::open() } else { None };
+        let (group, deep) = if unit.is_some() { (STEP, e.next_multiple_of(RESULT)) } else { (group(), e) };
         let all = count.next_multiple_of(wide);
         self.queries.clear();
         self.queries.resize(d * all, 0.0);
@@ -87,8 +125,19 @@ impl Flash {
             let to = self.queries[n / wide * wide * d + n % wide..].iter_mut().step_by(wide);
             to.zip(0..d as i64).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
         }
+        if let Some(keys) = self.tiled {
+            self.parts.queries.resize(all / RESULT * tiles(d), Tile::ZERO);
+            let panels = self.queries.chunks_exact(d * wide).zip(self.parts.queries.chunks_exact_mut(tiles(d)));
+            let class = panels.fold(Class::ZERO, |class, (panel, out)| {
+                let from = Matrix { data: panel, at: 0, row: wide as i64, column: 1 };
+                class.and(thirds(Side::Right, [d, wide], from, out))
+            });
+            if !keys.fits(class) {
+                return None;
+            }
+        }
         let lists =
-            [(&mut self.tops, f32::NEG_INFINITY, all), (&mut self.sums, 0.0, all), (&mut self.acc, 0.0, e * all)];
+            [(&mut self.tops, f32::NEG_INFINITY, all), (&mut self.sums, 0.0, all), (&mut self.acc, 0.0, deep * all)];
         for (list, value, len) in lists {
             list.clear();
             list.resize(len, value);
@@ -101,7 +150,6 @@ impl Flash {
             let (lo, hi) = visible.fold((usize::MAX, 0), |(lo, hi), s| (lo.min(s.lo - t.lo), hi.max(s.hi - t.lo)));
             (lo.min(hi), hi)
         };
-        let group = group();
         let ((lo, hi), step) = (hull(&seen), KEYS.next_multiple_of(group));
         self.scores.resize(step * wide, 0.0);
         // Keys and values of a part are near while all queries read them.
@@ -110,20 +158,38 @@ impl Flash {
                 let (lo, hi) = hull(seen);
                 let from = first.max(lo / group * group);
                 // Whole groups of keys: those that no query sees are hidden like others.
-                let to = t.len().min((first + step).min(hi).next_multiple_of(group)).min(first + step);
+                let to = (first + step).min(hi).next_multiple_of(group).min(first + step);
+                // In tiles there are zeros behind the last key.
+                let to = if unit.is_some() { to } else { to.min(t.len()) };
                 if from < to {
-                    self.step(panel, from..to, [d, e], seen, t.lo);
+                    self.step(unit.as_ref(), panel, from..to, [d, deep], seen, t.lo);
                 }
             }
         }
-        Rows { tops: &self.tops[..count], sums: &self.sums[..count], acc: &self.acc }
+        Some(Rows { tops: &self.tops[..count], sums: &self.sums[..count], acc: &self.acc, deep })
     }
 
     /// Some keys, whole groups of them, for one panel of queries.
-    fn step(&mut self, panel: usize, keys: Range<usize>, [d, e]: [usize; 2], seen: &[Interval], first: usize) {
-        let wide = width();
+    fn step(
+        &mut self,
+        unit: Option<&Unit>,
+        panel: usize,
+        keys: Range<usize>,
+        [d, e]: [usize; 2],
+        seen: &[Interval],
+        first: usize,
+    ) {
+        let (wide, parts) = (width(), &mut self.parts);
         let scores = &mut self.scores[..keys.len() * wide];
-        self.keys.multiply(keys.clone(), 0..d, &self.queries[panel * d * wide..][..d * wide], scores, false);
+        if let Some(unit) = unit {
+            let (each, queries) = (tiles(d), &parts.queries[panel * tiles(d)..][..tiles(d)]);
+            let blocks = parts.keys[keys.start / RESULT * each..].chunks_exact(each);
+            for (scores, keys) in scores.chunks_exact_mut(RESULT * wide).zip(blocks) {
+                unit.thirds(keys, queries, scores, wide, false, &[]);
+            }
+        } else {
+            self.keys.multiply(keys.clone(), 0..d, &self.queries[panel * d * wide..][..d * wide], scores, false);
+        }
         for (n, seen) in seen.iter().enumerate() {
             let (lo, hi) = (seen.lo - first, seen.hi - first);
             for key in (keys.start..lo.clamp(keys.start, keys.end)).chain(hi.clamp(keys.start, keys.end)..keys.end) {
@@ -134,7 +200,16 @@ impl Flash {
         weigh(scores, &mut self.tops[queries.clone()], &mut self.sums[queries], &mut self.weights);
         let acc = &mut self.acc[panel * e * wide..][..e * wide];
         scaled(acc, &self.weights);
-        self.values.multiply(0..e, keys, scores, acc, true);
+        let Some(unit) = unit else { return self.values.multiply(0..e, keys, scores, acc, true) };
+        let count = tiles(keys.len());
+        parts.weights.resize(parts.weights.len().max(count), Tile::ZERO);
+        let weights = &mut parts.weights[..count];
+        let from = Matrix { data: scores, at: 0, row: wide as i64, column: 1 };
+        thirds(Side::Right, [keys.len(), wide], from, weights);
+        let all = parts.values.len() / (e / RESULT);
+        for (acc, values) in acc.chunks_exact_mut(RESULT * wide).zip(parts.values.chunks_exact(all)) {
+            unit.thirds(&values[keys.start / STEP * THIRDS..][..count], weights, acc, wide, true, &[]);
+        }
     }
 }
 
@@ -150,7 +225,7 @@ impl Rows<'_> {
         out.clear();
         out.resize(self.tops.len() * e, 0.0);
         for (n, row) in out.chunks_mut(e.max(1)).enumerate() {
-            let values = self.acc[n / wide * wide * e + n % wide..].iter().step_by(wide);
+            let values = self.acc[n / wide * wide * self.deep + n % wide..].iter().step_by(wide);
             row.iter_mut().zip(values).for_each(|(o, &x)| *o = if finish { attended(x, self.sums[n]) } else { x });
         }
     }
@@ -158,29 +233,40 @@ impl Rows<'_> {
 
 /// Scores to weights against the maximum so far, and their sums; `weights` is what earlier ones are to be scaled by.
 fn weigh(scores: &mut [f32], tops: &mut [f32], sums: &mut [f32], weights: &mut [f32]) {
-    let lanes = tops.len();
+    match tops.len() {
+        32 => weigh_all::<32>(scores, tops, sums, weights),
+        16 => weigh_all::<16>(scores, tops, sums, weights),
+        _ => weigh_all::<8>(scores, tops, sums, weights),
+    }
+}
+
+/// Of panels of `L` queries, which are two registers.
+fn weigh_all<const L: usize>(scores: &mut [f32], tops: &mut [f32], sums: &mut [f32], weights: &mut [f32]) {
+    let lists = (tops.first_chunk_mut::<L>(), sums.first_chunk_mut::<L>(), weights.first_chunk_mut::<L>());
+    let (Some(tops), Some(sums), Some(weights)) = lists else { unreachable!("a panel has as many queries") };
+    let (scores, _) = scores.as_chunks_mut::<L>();
     wide!({
-        weights.copy_from_slice(tops);
-        for row in scores.chunks_exact(lanes) {
-            for (top, &score) in weights.iter_mut().zip(row) {
-                *top = rows::max(*top, score);
+        let mut top = *tops;
+        for row in scores.iter() {
+            for n in 0..L {
+                top[n] = rows::max(top[n], row[n]);
             }
         }
-        for ((top, weight), sum) in tops.iter_mut().zip(weights.iter_mut()).zip(sums.iter_mut()) {
-            let before = *top;
-            *top = *weight;
-            let scale = math::exp(before - *top);
+        let mut sum = *sums;
+        for n in 0..L {
+            let scale = math::exp(tops[n] - top[n]);
             // Nothing was seen before, or nothing yet.
-            *weight = if before == f32::NEG_INFINITY { 0.0 } else { scale };
-            *sum *= *weight;
+            weights[n] = if tops[n] == f32::NEG_INFINITY { 0.0 } else { scale };
+            sum[n] *= weights[n];
         }
-        for row in scores.chunks_exact_mut(lanes) {
-            for ((score, &top), sum) in row.iter_mut().zip(tops.iter()).zip(sums.iter_mut()) {
-                let weight = math::exp(*score - top);
-                *score = if *score == f32::NEG_INFINITY { 0.0 } else { weight };
-                *sum += *score;
+        for row in scores.iter_mut() {
+            for n in 0..L {
+                let weight = math::exp(row[n] - top[n]);
+                row[n] = if row[n] == f32::NEG_INFINITY { 0.0 } else { weight };
+                sum[n] += row[n];
             }
         }
+        (*tops, *sums) = (top, sum);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Kernels.
 
 use super::{Rng, check, run};
+use crate::cpu::tiles::tests::without;
 use crate::error::Cause;
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
@@ -79,6 +80,32 @@ fn attention_is_the_reference() {
                 let what = format!("attention {dtype} {queries}x{keys} causal {causal} own {own} mask {mask:?}");
                 check(&what, &mut rng, &op, &tensors, &labels, &form, finish, false);
             }
+        }
+    }
+}
+
+#[test]
+fn attention_with_and_without_tiles_is_the_reference() {
+    let mut rng = Rng::new(15);
+    for (queries, keys, dim, value_dim, causal) in
+        [(8, 31, 64, 64, false), (33, 300, 33, 40, true), (70, 70, 1, 65, true), (300, 270, 64, 32, false)]
+    {
+        let all = attention(queries, keys, causal, None, DType::F32);
+        let a = Attention { batch: 1, heads: 2, kv_heads: 1, dim, value_dim, ..all };
+        let op = Op::Kernel(Kernel::Attention(a.clone()));
+        let given = operands(&mut rng, &a);
+        let space = op.spec(&[DType::F32; 3]).expect("it computes").space();
+        let form = Form::finished(DType::F32, 4);
+        let times = |n: usize, factor: f64| {
+            let values: Vec<f64> = given[n].to_f64().iter().map(|x| x * factor).collect();
+            Dense::from_f64(DType::F32, &given[n].shape[..], &values)
+        };
+        // As they are; keys too large and too small for tiles; queries too small.
+        for scale in [1.0, 1e33, 1e-25, 1e25] {
+            let tensors = [times(0, 1.0 / scale), times(1, scale), given[2].clone()];
+            let what = format!("{queries} queries, {keys} keys of {dim}, times {scale}");
+            check(&what, &mut rng, &op, &tensors, &space, &form, true, false);
+            without(|| check(&what, &mut rng, &op, &tensors, &space, &form, true, false));
         }
     }
 }
