@@ -2,6 +2,7 @@
 
 use crate::cpu::Prepared;
 use crate::cpu::boxes::{BoxCopy, FieldsCopy};
+use crate::cpu::constants::Tables;
 use crate::cpu::packing::Packing;
 use crate::error::Cause;
 use crate::failure::Failure;
@@ -52,7 +53,7 @@ pub(crate) struct Step {
 /// What a step does.
 pub(crate) enum Does {
     /// Computes.
-    Compute(Prepared),
+    Compute(Box<Prepared>),
     /// Brings in its part of an external; nothing where that is state and not given again.
     Feed {
         /// Position among the externals.
@@ -128,7 +129,7 @@ impl Steps {
             packing,
             replicas,
         };
-        let mut pastes = BTreeMap::new();
+        let (mut pastes, mut tables) = (BTreeMap::new(), Tables::default());
         for row in rows {
             // What is received for a paste is read by it alone.
             let owner = graph.tasks[row].within.as_ref().map(|_| after[row].iter().find(|&&a| reads(graph, a, row)));
@@ -136,7 +137,8 @@ impl Steps {
                 let count = pastes.len();
                 *pastes.entry(owner).or_insert(count)
             });
-            let step = steps.step(graph, row, paste).map_err(|cause| Failure { task: row as u32, cause })?;
+            let step =
+                steps.step(graph, row, paste, &mut tables).map_err(|cause| Failure { task: row as u32, cause })?;
             let from = steps.then.len();
             steps.then.extend(after[row].iter().map(|&a| place[a]));
             let (waits, then) = (before[row].len() as u32, from..steps.then.len());
@@ -156,7 +158,13 @@ impl Steps {
         &self.then[step.then.clone()]
     }
 
-    fn step(&mut self, graph: &TaskGraph, row: usize, paste: Option<usize>) -> Result<Step, Cause> {
+    fn step(
+        &mut self,
+        graph: &TaskGraph,
+        row: usize,
+        paste: Option<usize>,
+        tables: &mut Tables,
+    ) -> Result<Step, Cause> {
         let task = &graph.tasks[row];
         let place = |task: &Task| {
             let (offset, bytes) = (task.slot.offset as usize, task.value.form.layout(task.stored()).1);
@@ -189,7 +197,10 @@ impl Steps {
             | Verb::View { .. }
             | Verb::Cut
             | Verb::Fold { .. }
-            | Verb::Paste => Does::Compute(Prepared::new(graph, TaskId(row as u32), &self.packing)?),
+            | Verb::Paste => {
+                let prepared = Prepared::new(graph, TaskId(row as u32), &self.packing, tables)?;
+                Does::Compute(Box::new(prepared))
+            }
         };
         let from = self.reads.len();
         let lent = reader.reads.iter().filter(|r| graph.task(**r).within.is_none());

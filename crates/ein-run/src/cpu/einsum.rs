@@ -4,8 +4,9 @@
 //! folded index after the other is added to all of them. *Rows*: lanes are the folded indices of one
 //! result, reduced at the end. Either way the order is fixed by the block's shape.
 
+use super::constants::Constants;
 use super::fold;
-use super::hoist::{Tables, hoist};
+use super::hoist::hoist;
 use super::lanes::{Axis, BLOCK, Lane, Lanes, Values, ValuesMut, shift};
 use super::piece::{Elements, Piece, PieceMut};
 use super::rows::cast;
@@ -23,6 +24,7 @@ use ein_ir::region::Region;
 const LONG: usize = 64;
 
 /// Evaluates a block of an einsum into `result`, whose region is the block's, or for what folds nothing may hold it.
+/// `constants` are those of the einsum, if any were made.
 pub(crate) fn einsum(
     e: &Einsum,
     labels: &Region,
@@ -30,7 +32,7 @@ pub(crate) fn einsum(
     result: &mut PieceMut<'_>,
     finish: bool,
     name: &str,
-    tables: &mut Tables,
+    constants: Option<&Constants>,
 ) -> Result<(), Cause> {
     let outputs: usize = labels.0[..e.rank].iter().map(|i| i.len()).product();
     let expected = if e.monoid.is_plain() || (finish && e.folds()) || !e.folds() { 1 } else { fold::fields(e.monoid) };
@@ -65,8 +67,16 @@ pub(crate) fn einsum(
         strided.push(Strided::operand(&access.axes, labels, piece.region)?);
         pieces.push(piece.elements(0));
     }
-    let hoisted = hoist(&e.join, labels, &pieces, &strided, tables);
     let mut join = &e.join;
+    if let Some(constants) = constants {
+        join = &constants.join;
+        for operand in constants.operands(labels) {
+            let (table, steps) = operand?;
+            pieces.push(table.elements());
+            strided.push(steps);
+        }
+    }
+    let hoisted = hoist(join, labels, &pieces, &strided);
     if let Some(hoisted) = &hoisted {
         join = &hoisted.join;
         for (table, steps) in &hoisted.tables {

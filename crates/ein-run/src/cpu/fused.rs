@@ -4,6 +4,7 @@
 //! factor as they come out of the registers, else some rows at a time, so that statistics and the map that reads them
 //! pass over memory once.
 
+use super::constants::{Constants, Tables};
 use super::contract::{self, Use};
 use super::einsum::einsum;
 use super::hoist::push;
@@ -26,6 +27,7 @@ const NEAR: usize = 1 << 18;
 /// All stages but the first as one map; or all, where the first is a map too.
 pub(crate) struct Tail {
     map: Einsum,
+    constants: Option<Constants>,
     /// Where the map's operands are.
     sources: Vec<Source>,
 }
@@ -89,7 +91,7 @@ fn composed(first: &(Einsum, Vec<Source>), second: &(&Einsum, Vec<Source>)) -> (
 
 impl Tail {
     /// Of the stages of a fused row.
-    pub(crate) fn new(graph: &TaskGraph, stages: &[Stage]) -> Result<Self, Cause> {
+    pub(crate) fn new(graph: &TaskGraph, stages: &[Stage], tables: &mut Tables) -> Result<Self, Cause> {
         let head = &graph.ops[stages[0].op];
         let from = usize::from(!is_map(head));
         let (first, sources) = of(graph, &stages[from])?;
@@ -97,7 +99,10 @@ impl Tail {
         for stage in &stages[from + 1..] {
             tail = composed(&tail, &of(graph, stage)?);
         }
-        Ok(Self { map: tail.0, sources: tail.1 })
+        let (map, sources) = tail;
+        let labels = &stages[stages.len() - 1].labels;
+        let constants = Constants::of(&map.join, map.accesses.len(), labels, tables);
+        Ok(Self { map, constants, sources })
     }
 }
 
@@ -111,7 +116,7 @@ impl Fused<'_> {
     ) -> Result<(), Cause> {
         let last = &self.labels[self.labels.len() - 1];
         if is_map(self.head) {
-            return self.map(last, None, reads, result, scratch);
+            return self.map(last, None, reads, result);
         }
         let first = &self.stages[0];
         let read = |source: &Option<Source>| match source {
@@ -122,7 +127,7 @@ impl Fused<'_> {
         let rank = self.head.spec.as_ref().map_or(0, |s| s.rank);
         if let Op::Einsum(e) = &self.head.op {
             let mut near = std::mem::take(&mut scratch.near);
-            let mut applied = Applied { fused: self, labels: last, rank, reads, result: &mut *result, scratch };
+            let mut applied = Applied { fused: self, labels: last, rank, reads, result: &mut *result };
             let done = contract::tiles(e, &self.labels[0], &operands, &mut near, &mut applied);
             scratch.near = near;
             if done? {
@@ -168,11 +173,11 @@ impl Fused<'_> {
         memory.resize(memory.len().max(form.layout(&region).1.div_ceil(8)), 0);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
         let bytes = &mut bytes[..form.layout(&region).1];
-        let done = kernel(self.head, &labels, true, operands, &mut PieceMut::new(&region, &form, &mut *bytes), scratch)
-            .and_then(|()| {
-                let between = Piece::new(&region, &form, bytes);
-                self.map(&restricted(last), Some(between), reads, result, scratch)
-            });
+        let mut piece = PieceMut::new(&region, &form, &mut *bytes);
+        let done = kernel(self.head, None, &labels, true, operands, &mut piece, scratch).and_then(|()| {
+            let between = Piece::new(&region, &form, bytes);
+            self.map(&restricted(last), Some(between), reads, result)
+        });
         scratch.between = memory;
         done
     }
@@ -184,14 +189,13 @@ impl Fused<'_> {
         between: Option<Piece<'_>>,
         reads: &[Piece<'_>],
         result: &mut PieceMut<'_>,
-        scratch: &mut Scratch,
     ) -> Result<(), Cause> {
         let operand = |source: &Source| match source {
             Source::Read(n) => Some(reads[*n]),
             Source::Previous => between,
         };
         let operands: Vec<Option<Piece<'_>>> = self.tail.sources.iter().map(operand).collect();
-        einsum(&self.tail.map, labels, &operands, result, true, &self.head.name, &mut scratch.tables)
+        einsum(&self.tail.map, labels, &operands, result, true, &self.head.name, self.tail.constants.as_ref())
     }
 }
 
@@ -240,7 +244,6 @@ struct Applied<'a, 'b, 'c> {
     rank: usize,
     reads: &'a [Piece<'b>],
     result: &'a mut PieceMut<'c>,
-    scratch: &'a mut Scratch,
 }
 
 impl Use for Applied<'_, '_, '_> {
@@ -259,7 +262,7 @@ impl Use for Applied<'_, '_, '_> {
             let size = part.iter().map(|i| i.len()).product::<usize>() * width;
             let between = Some(Piece::new(&region, &form, bytemuck::cast_slice(&values[at..at + size])));
             at += size;
-            self.fused.map(&labels, between, self.reads, self.result, self.scratch)?;
+            self.fused.map(&labels, between, self.reads, self.result)?;
         }
         Ok(())
     }

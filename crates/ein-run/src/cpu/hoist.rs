@@ -1,8 +1,8 @@
 //! Parts of an expression that do not change along every label: computed once for each value of the labels that they
 //! depend on, and read from a table by all others.
 //!
-//! The angles of a rotation depend on position and feature, not on batch and head; the reciprocal root of a norm on
-//! the row alone. What reads no operand is the same in every run: its table is kept.
+//! The reciprocal root of a norm depends on the row alone, the angles of a rotation on position and feature, not on
+//! batch and head. What reads no operand is the same in every run: see [`super::constants`].
 
 use super::lanes::{Axis, BLOCK, Lanes, Values};
 use super::piece::Elements;
@@ -10,13 +10,9 @@ use super::strided::Strided;
 use ein_ir::dtype::DType;
 use ein_ir::expr::{Expr, Row};
 use ein_ir::region::{Region, strides};
-use std::sync::Arc;
 
 /// A table must be read this often, or it is not worth its memory.
 const USES: usize = 4;
-/// Elements of all kept tables of a device, at most.
-const KEPT: usize = 1 << 22;
-
 /// Values of a part of an expression, in the type that it is computed in.
 #[derive(Debug)]
 pub(crate) enum Table {
@@ -34,7 +30,7 @@ impl Table {
         }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             Self::F32(v) => v.len(),
             Self::F64(v) => v.len(),
@@ -43,90 +39,101 @@ impl Table {
     }
 }
 
-/// Tables of expressions that read no operand, by expression and block.
-#[derive(Default)]
-pub(crate) struct Tables {
-    kept: Vec<(Expr, Region, Arc<Table>)>,
-    elements: usize,
-}
-
 /// An expression some of whose operands are tables.
 pub(crate) struct Hoisted {
-    /// Operands from the number of the einsum's on are the tables.
+    /// Operands from the number of those that are read on are the tables.
     pub(crate) join: Expr,
     /// The tables and their steps over the labels.
-    pub(crate) tables: Vec<(Arc<Table>, Vec<i64>)>,
+    pub(crate) tables: Vec<(Table, Vec<i64>)>,
+}
+
+/// Whether a part of so many values is worth a table in a block of so many points.
+pub(super) fn worth(size: usize, points: usize) -> bool {
+    size.saturating_mul(USES) <= points
 }
 
 /// Takes out what is worth it; `None` where nothing is.
-pub(crate) fn hoist(
-    join: &Expr,
-    labels: &Region,
-    operands: &[Elements<'_>],
-    strided: &[Strided],
-    tables: &mut Tables,
-) -> Option<Hoisted> {
-    let rows = join.rows();
-    let last = rows.len() - 1;
-    let depends = dependence(join, labels, strided);
+pub(crate) fn hoist(join: &Expr, labels: &Region, operands: &[Elements<'_>], strided: &[Strided]) -> Option<Hoisted> {
+    let depends = dependence(join, labels, Some(strided));
     let extents = labels.shape();
     let volume = |set: &[bool]| set.iter().zip(&extents).filter(|(d, _)| **d).map(|(_, e)| e).product::<usize>();
     let total: usize = extents.iter().product();
+    let parts = outermost(join, &|n| worth(volume(&depends[n]), total));
+    if parts.is_empty() {
+        return None;
+    }
+    let table = |(n, part): &(usize, Expr)| {
+        let own: Vec<usize> = (0..extents.len()).filter(|&l| depends[*n][l]).collect();
+        let shape: Vec<usize> = own.iter().map(|&l| extents[l]).collect();
+        let mut steps = vec![0; extents.len()];
+        own.iter().zip(strides(&shape)).for_each(|(&l, step)| steps[l] = step as i64);
+        (fill(part, labels, &own, operands, strided), steps)
+    };
+    let tables = parts.iter().map(table).collect();
+    let taken: Vec<usize> = parts.iter().map(|p| p.0).collect();
+    Some(Hoisted { join: take_out(join, &taken, operands.len()), tables })
+}
+
+/// The rows that compute, fit and are read by one that stays, each as an expression of its own. The last row, which may be
+/// folded unrounded, stays.
+pub(super) fn outermost(join: &Expr, fit: &dyn Fn(usize) -> bool) -> Vec<(usize, Expr)> {
+    let rows = join.rows();
+    let last = rows.len() - 1;
     let computes = |n: usize| match rows[n].0 {
         Row::Operand(_) | Row::Const(_) | Row::Index(_) => false,
         Row::Unary(..) | Row::Binary(..) | Row::Select(..) | Row::Cast(_) => true,
     };
-    // The last row may be folded unrounded: it stays.
-    let fit = |n: usize| n < last && computes(n) && volume(&depends[n]).saturating_mul(USES) <= total;
     let mut wanted = vec![false; rows.len()];
     wanted[last] = true;
+    let mut found = Vec::new();
     for n in (0..=last).rev() {
-        if wanted[n] && !fit(n) {
+        if !wanted[n] {
+            continue;
+        }
+        if n < last && computes(n) && fit(n) {
+            found.push((n, part(join, n)));
+        } else {
             rows[n].0.arguments().into_iter().for_each(|a| wanted[a] = true);
         }
     }
-    if !(0..last).any(|n| wanted[n] && fit(n)) {
-        return None;
+    found.reverse();
+    found
+}
+
+/// The expression with some rows as operands, in their order from number `first` on.
+pub(super) fn take_out(join: &Expr, taken: &[usize], first: usize) -> Expr {
+    let rows = join.rows();
+    let last = rows.len() - 1;
+    let mut wanted = vec![false; rows.len()];
+    wanted[last] = true;
+    for n in (0..=last).rev() {
+        if wanted[n] && !taken.contains(&n) {
+            rows[n].0.arguments().into_iter().for_each(|a| wanted[a] = true);
+        }
     }
-    let mut made = Vec::new();
     let mut out = Expr::new();
     let mut places = vec![0; rows.len()];
     for n in (0..=last).filter(|&n| wanted[n]) {
-        if !fit(n) {
-            places[n] = push(&mut out, rows[n], &places);
-            continue;
-        }
-        let part = part(join, n);
-        let own: Vec<usize> = (0..extents.len()).filter(|&l| depends[n][l]).collect();
-        let shape: Vec<usize> = own.iter().map(|&l| extents[l]).collect();
-        let mut steps = vec![0; extents.len()];
-        own.iter().zip(strides(&shape)).for_each(|(&l, step)| steps[l] = step as i64);
-        let constant = part.operands() == 0;
-        let known = tables.kept.iter().find(|(e, region, _)| constant && *e == part && region == labels);
-        let table = if let Some((.., table)) = known {
-            Arc::clone(table)
-        } else {
-            let table = Arc::new(fill(&part, labels, &own, operands, strided));
-            if constant && tables.elements + table.len() <= KEPT {
-                tables.elements += table.len();
-                tables.kept.push((part, labels.clone(), Arc::clone(&table)));
-            }
-            table
+        places[n] = match taken.iter().position(|&t| t == n) {
+            Some(table) => out.push_operand(first + table, rows[n].1),
+            None => push(&mut out, rows[n], &places),
         };
-        places[n] = out.push_operand(operands.len() + made.len(), rows[n].1);
-        made.push((table, steps));
     }
-    Some(Hoisted { join: out, tables: made })
+    out
 }
 
-/// For every row, the labels along which its value changes.
-fn dependence(join: &Expr, labels: &Region, strided: &[Strided]) -> Vec<Vec<bool>> {
+/// For every row, the labels along which its value changes; where it is not said how operands are read, as if operands
+/// never changed.
+pub(super) fn dependence(join: &Expr, labels: &Region, strided: Option<&[Strided]>) -> Vec<Vec<bool>> {
     let mut depends: Vec<Vec<bool>> = Vec::with_capacity(join.rows().len());
     for (row, _) in join.rows() {
         let mut own = vec![false; labels.rank()];
         match *row {
             Row::Const(_) => {}
-            Row::Operand(k) => own.iter_mut().zip(&strided[k].steps).for_each(|(d, step)| *d = *step != 0),
+            Row::Operand(k) => {
+                let steps = strided.map_or(&[][..], |strided| &strided[k].steps);
+                own.iter_mut().zip(steps).for_each(|(d, step)| *d = *step != 0);
+            }
             Row::Index(label) => own[label] = true,
             Row::Unary(..) | Row::Binary(..) | Row::Select(..) | Row::Cast(_) => {
                 for a in row.arguments() {
@@ -179,7 +186,7 @@ pub(crate) fn push(out: &mut Expr, (row, dtype): (Row, DType), places: &[usize])
 }
 
 /// The values of an expression for every value of some labels, the others at their first.
-fn fill(e: &Expr, labels: &Region, own: &[usize], operands: &[Elements<'_>], strided: &[Strided]) -> Table {
+pub(super) fn fill(e: &Expr, labels: &Region, own: &[usize], operands: &[Elements<'_>], strided: &[Strided]) -> Table {
     let axis = |&l: &usize| Axis {
         extent: labels.0[l].len(),
         steps: strided.iter().map(|s| s.steps[l]).collect(),
@@ -216,28 +223,25 @@ mod tests {
 
     #[test]
     fn what_depends_on_fewer_labels_is_a_table() {
-        // x[i, j] * sin(j + 2) on a block of 9 rows and 5 columns from (3, 4).
+        // x[i, j] * sin(y[j] + j) on a block of 9 rows and 5 columns from (3, 4).
         let mut e = Expr::operand(DType::F32);
-        let (j, two) = (e.index(1), e.constant(ein_ir::expr::Literal::Int(2), DType::I64));
-        let sum = e.binary(Binary::Add, j, two).expect("integers");
-        let wide = e.cast(sum, DType::F32);
-        let sin = e.unary(Unary::Sin, wide).expect("a float");
+        let (y, j) = (e.push_operand(1, DType::F32), e.index(1));
+        let wide = e.cast(j, DType::F32);
+        let sum = e.binary(Binary::Add, y, wide).expect("floats");
+        let sin = e.unary(Unary::Sin, sum).expect("a float");
         e.binary(Binary::Mul, 0, sin).expect("floats");
         let labels = Region::of(&[(3, 12), (4, 9)]);
-        let x = vec![1.0f32; 45];
-        let strided = [Strided { base: 0, steps: vec![5, 1] }];
-        let mut tables = Tables::default();
-        let found = hoist(&e, &labels, &[Elements::F32(&x)], &strided, &mut tables).expect("the sine");
+        let (x, y) = (vec![1.0f32; 45], [0.5f32; 5]);
+        let operands = [Elements::F32(&x), Elements::F32(&y)];
+        let strided = [Strided { base: 0, steps: vec![5, 1] }, Strided { base: 0, steps: vec![0, 1] }];
+        let found = hoist(&e, &labels, &operands, &strided).expect("the sine");
         assert_eq!((found.join.rows().len(), found.tables.len()), (3, 1));
         let (table, steps) = &found.tables[0];
-        let Table::F32(values) = &**table else { panic!("a float's table") };
+        let Table::F32(values) = table else { panic!("a float's table") };
         assert_eq!(steps, &[0, 1]);
-        let near = |(n, v): (usize, &f32)| (f64::from(*v) - (n as f64 + 6.0).sin()).abs() < 1e-6;
+        let near = |(n, v): (usize, &f32)| (f64::from(*v) - (n as f64 + 4.5).sin()).abs() < 1e-6;
         assert!(values.len() == 5 && values.iter().enumerate().all(near), "{values:?}");
-        // Kept: it reads no operand.
-        let again = hoist(&e, &labels, &[Elements::F32(&x)], &strided, &mut tables).expect("the sine");
-        assert!(Arc::ptr_eq(&again.tables[0].0, table));
         // Of three rows it is not worth it.
-        assert!(hoist(&e, &Region::of(&[(3, 6), (4, 9)]), &[Elements::F32(&x)], &strided, &mut tables).is_none());
+        assert!(hoist(&e, &Region::of(&[(3, 6), (4, 9)]), &operands, &strided).is_none());
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod arena;
 pub mod boxes;
+pub(crate) mod constants;
 mod contract;
 mod convert;
 mod double;
@@ -32,6 +33,7 @@ use crate::device::{Device, Memory};
 use crate::error::Cause;
 use crate::team::Team;
 use arena::Arena;
+use constants::{Constants, Tables};
 use ein_ir::op::Op;
 use ein_ir::region::Region;
 use ein_task::machine::DeviceId;
@@ -52,6 +54,7 @@ use std::ops::Range;
 pub struct CpuDevice {
     arena: Arena,
     packing: Packing,
+    tables: Tables,
     scratch: Scratch,
 }
 
@@ -60,7 +63,6 @@ pub struct CpuDevice {
 pub(crate) struct Scratch {
     f32: Vec<Vec<f32>>,
     f64: Vec<Vec<f64>>,
-    tables: hoist::Tables,
     flash: kernels::flash::Flash,
     /// A packed factor and a tile of a product whose result is used at once.
     near: [Vec<f32>; 2],
@@ -118,7 +120,7 @@ impl Device for CpuDevice {
     }
 
     fn execute(&mut self, graph: &TaskGraph, task: TaskId) -> Result<(), Cause> {
-        let prepared = Prepared::new(graph, task, &self.packing)?;
+        let prepared = Prepared::new(graph, task, &self.packing, &mut self.tables)?;
         let task = &graph.tasks[task.index()];
         let size = |value: &Value| value.bytes().0 as usize;
         let slots: Vec<(Slot, usize)> = lent(graph, task).map(|t| (t.slot, size(&t.value))).collect();
@@ -133,6 +135,8 @@ pub(crate) struct Prepared {
     task: TaskId,
     /// Which of the values that are lent to it are packed.
     packed: Vec<bool>,
+    /// What of a kernel's expression reads nothing.
+    constants: Option<Constants>,
     /// The maps of a fused row.
     tail: Option<Tail>,
     /// How several threads do a kernel's block.
@@ -141,7 +145,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Makes a kernel, view, cut, fold or paste ready.
-    pub(crate) fn new(graph: &TaskGraph, id: TaskId, packing: &Packing) -> Result<Self, Cause> {
+    pub(crate) fn new(graph: &TaskGraph, id: TaskId, packing: &Packing, tables: &mut Tables) -> Result<Self, Cause> {
         let reads = graph.task(id).reads.iter().filter(|r| graph.task(**r).within.is_none());
         let packed: Vec<bool> = reads.map(|&r| packing.is_packed(r)).collect();
         let form = &graph.task(id).value.form;
@@ -157,7 +161,11 @@ impl Prepared {
                 let quantum = |axis: usize| packing::columns(row, labels, operands, &packed, axis);
                 let cut = |spec| Parts::of(&[(spec, labels)], form, graph.devices, &quantum);
                 let parts = row.spec.as_ref().and_then(cut);
-                Ok(Self { task: id, packed, tail: None, parts })
+                let constants = match &row.op {
+                    Op::Einsum(e) => Constants::of(&e.join, e.accesses.len(), labels, tables),
+                    Op::Input(_) | Op::View(_) | Op::Kernel(_) => None,
+                };
+                Ok(Self { task: id, packed, constants, tail: None, parts })
             }
             Verb::Fused { stages } => {
                 let (first, row) = (&stages[0], &graph.ops[stages[0].op]);
@@ -167,10 +175,11 @@ impl Prepared {
                 let specs: Option<Vec<_>> =
                     stages.iter().map(|s| Some((graph.ops[s.op].spec.as_ref()?, &s.labels))).collect();
                 let parts = specs.and_then(|specs| Parts::of(&specs, form, graph.devices, &quantum));
-                Ok(Self { task: id, packed, tail: Some(Tail::new(graph, stages)?), parts })
+                let tail = Some(Tail::new(graph, stages, tables)?);
+                Ok(Self { task: id, packed, constants: None, tail, parts })
             }
             Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
-                Ok(Self { task: id, packed, tail: None, parts: None })
+                Ok(Self { task: id, packed, constants: None, tail: None, parts: None })
             }
         }
     }
@@ -237,7 +246,7 @@ impl Prepared {
         match &graph.task(self.task).verb {
             Verb::Kernel { op, finish, operands, .. } => {
                 let operands: Vec<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
-                kernel(&graph.ops[*op], &labels[0], *finish, &operands, result, scratch)
+                kernel(&graph.ops[*op], self.constants.as_ref(), &labels[0], *finish, &operands, result, scratch)
             }
             Verb::Fused { stages } => {
                 let tail = self.tail.as_ref().expect("it was made ready");
@@ -262,6 +271,7 @@ pub(crate) fn lent<'a>(graph: &'a TaskGraph, task: &'a Task) -> impl Iterator<It
 
 fn kernel(
     row: &OpRow,
+    constants: Option<&Constants>,
     labels: &Region,
     finish: bool,
     operands: &[Option<Piece<'_>>],
@@ -273,7 +283,7 @@ fn kernel(
             if contract::contract(e, labels, operands, result, scratch)? {
                 return Ok(());
             }
-            einsum::einsum(e, labels, operands, result, finish, &row.name, &mut scratch.tables)
+            einsum::einsum(e, labels, operands, result, finish, &row.name, constants)
         }
         Op::Kernel(k) => kernels::kernel(k, &Call { labels, operands, finish, name: &row.name }, result, scratch),
         Op::Input(_) | Op::View(_) => Err(Cause::malformed(format!("`{}` has no kernel", row.name))),

@@ -6,6 +6,7 @@ mod joins;
 mod kernels;
 mod views;
 
+use super::constants::{Constants, Tables};
 use super::piece::{Piece, PieceMut};
 use super::{Scratch, kernel};
 use crate::error::Cause;
@@ -134,7 +135,11 @@ pub(super) fn run(
         spec: None,
         result: TensorType::new(spec.dtype, vec![]),
     };
-    kernel(&row, labels, finish, &pieces, &mut result, &mut Scratch::default())?;
+    let constants = match op {
+        Op::Einsum(e) => Constants::of(&e.join, e.accesses.len(), labels, &mut Tables::default()),
+        Op::Input(_) | Op::View(_) | Op::Kernel(_) => None,
+    };
+    kernel(&row, constants.as_ref(), labels, finish, &pieces, &mut result, &mut Scratch::default())?;
     Ok(fields(&out, form, &region))
 }
 
