@@ -19,11 +19,13 @@
 //! Inputs without elements given get integers from 0. Outputs without elements are compared with the
 //! reference only.
 
+use crate::choices::{by_label, held};
 use ein_ir::dense::Dense;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::Op;
 use ein_ir::reference::run;
 use ein_ir::text;
+use ein_plan::choice::Choice;
 use std::collections::BTreeMap;
 
 /// One section.
@@ -56,6 +58,21 @@ impl Case {
     /// Whether a plan by hand is given.
     pub fn by_hand(&self) -> bool {
         !self.hold.is_empty() || !self.cut.is_empty()
+    }
+
+    /// The plan by hand, on so many devices.
+    pub fn choice(&self, graph: &Graph, devices: usize) -> Choice {
+        let find = |name: &str| graph.find(name).unwrap_or_else(|| panic!("{}: there is no `{name}`", self.name));
+        for (row, label) in &self.cut {
+            let spec = graph.spec(find(row)).expect("a row that computes");
+            assert!(spec.labels.iter().any(|l| l.name == *label), "{}: `{row}` has no label `{label}`", self.name);
+        }
+        let labels: Vec<(&str, &str)> = self.cut.iter().map(|(r, l)| (r.as_str(), l.as_str())).collect();
+        let mut choice = by_label(graph, devices, &labels);
+        for (input, axis) in &self.hold {
+            choice.homes.insert(find(input), held(graph, find(input), *axis, devices));
+        }
+        choice
     }
 
     /// The graph.

@@ -14,7 +14,7 @@ use ein_task::task::{TaskGraph, Verb};
 use ein_task::task_text::print;
 use ein_task::verify::verify;
 use ein_tests::cases::{Case, parse};
-use ein_tests::choices::{Rng, by_label, drawn, held};
+use ein_tests::choices::{Rng, drawn};
 use ein_tests::computed::computed;
 use ein_tests::machines;
 use ein_tests::same::difference;
@@ -85,17 +85,8 @@ fn by_hand(case: &Case, graph: &Graph) {
     if !case.by_hand() {
         return;
     }
-    let find = |name: &str| graph.find(name).unwrap_or_else(|| panic!("{}: there is no `{name}`", case.name));
     for &devices in &case.on {
-        let labels: Vec<(&str, &str)> = case.cut.iter().map(|(r, l)| (r.as_str(), l.as_str())).collect();
-        for (row, label) in &case.cut {
-            let spec = graph.spec(find(row)).expect("a row that computes");
-            assert!(spec.labels.iter().any(|l| l.name == *label), "{}: `{row}` has no label `{label}`", case.name);
-        }
-        let mut choice = by_label(graph, devices, &labels);
-        for (input, axis) in &case.hold {
-            choice.homes.insert(find(input), held(graph, find(input), *axis, devices));
-        }
+        let choice = case.choice(graph, devices);
         let how = format!("by hand on {devices}");
         let machine = Machine::by_name(&format!("{devices}xcpu")).expect("it ships");
         let tasks = lowered(case, graph, &choice, &machine, &how);

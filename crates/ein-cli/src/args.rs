@@ -75,7 +75,7 @@ pub enum Command {
     #[command(
         subcommand,
         after_help = "Examples:\n  ein machine list\n  ein machine show dgx-1v\n  ein machine show my-machine.toml --json\n  \
-                      ein machine detect --out server.toml\n  ein machine measure --devices 4 --out host.toml"
+                      ein machine detect --out server.toml\n  ein machine measure --devices 4 --out host.toml\n  ein machine measure --machine cuda --out gpus.toml"
     )]
     Machine(Machine),
 }
@@ -100,13 +100,22 @@ pub enum Machine {
         #[arg(long, conflicts_with = "json")]
         file: bool,
     },
-    /// Run small task graphs on this host's virtual devices, and print a machine file that tells how long they take
+    /// Run small task graphs on this host's devices, and print a machine file that tells how long they take
     ///
-    /// Takes some seconds. Other work on the host makes the figures worse.
+    /// Takes some seconds. Other work on the host, or on its GPUs, makes the figures worse.
     Measure {
-        /// Virtual devices of the machine
-        #[arg(long, default_value_t = 8, value_name = "N")]
-        devices: usize,
+        /// `cpu`: virtual devices of this host; `cuda`: its GPUs
+        #[arg(long, value_enum, default_value_t = Measured::Cpu)]
+        machine: Measured,
+        /// Virtual devices of the machine (8 if it is not said), or the first N GPUs (all of them)
+        #[arg(long, value_name = "N")]
+        devices: Option<usize>,
+        /// Products of f32 on GPUs round their factors to TF32, for the rate of f32 in the file
+        #[arg(long)]
+        tf32: bool,
+        /// Little of everything on GPUs, to try it: figures are too low to plan with
+        #[arg(long)]
+        quick: bool,
         /// Runs of each task graph of which the median is taken
         #[arg(long, default_value_t = 9, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
         runs: u16,
@@ -402,6 +411,14 @@ pub enum Objective {
     Time,
     Bytes,
     Memory,
+}
+
+/// What `machine measure` measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs)]
+pub enum Measured {
+    Cpu,
+    Cuda,
 }
 
 /// `--balance`.

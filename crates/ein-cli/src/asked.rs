@@ -89,12 +89,16 @@ pub fn named(name: &str) -> Result<Machine, Failure> {
     if name == "cuda" {
         return Ok(detected()?.machine);
     }
-    let looks_like_file = name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml");
-    if !looks_like_file {
+    if !is_file(name) {
         return Machine::by_name(name).map_err(Failure::request);
     }
     let text = source::read(Path::new(name)).map_err(|e| Failure::request(format!("machine file {e}")))?;
     Machine::parse(&text).map_err(|e| Failure::request(format!("machine file {name}: {e}")))
+}
+
+/// Whether a machine's name is that of a file.
+pub fn is_file(name: &str) -> bool {
+    name.contains('/') || Path::new(name).extension().is_some_and(|e| e == "toml")
 }
 
 /// The options.

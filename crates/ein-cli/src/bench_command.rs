@@ -8,7 +8,6 @@ use crate::args::{Asked, Balance, Bench, Objective, Partials, Source};
 use crate::asked;
 use crate::failure::Failure;
 use crate::output;
-use crate::plan_command::refused;
 use crate::progress::Progress;
 use crate::run_command::session;
 use crate::source;
@@ -22,7 +21,7 @@ use ein_run::{Executor, ParameterSource};
 use ein_task::machine::Machine;
 use ein_task::units::{Bytes, Seconds};
 use einsummable::models::Folder;
-use einsummable::session::Runner;
+use einsummable::runner::{Fitted, Prepared, Runner};
 use einsummable::synthetic::SyntheticWeights;
 use einsummable::workloads::FORMS;
 use floor::Floor;
@@ -221,6 +220,7 @@ struct Planned {
     plan: Arc<Plan>,
     machine: Machine,
     runner: Runner,
+    prepared: Prepared,
 }
 
 /// GPUs, such that inputs and results lie in their memory while what is timed goes on: as those of other programs do.
@@ -248,8 +248,9 @@ impl Planned {
             return Err(Failure::request(reason));
         }
         let options = asked::options(&asked, &machine)?;
-        let (plan, _) = asked::cache(&asked).plan(graph, &machine, &options).map_err(refused)?;
-        Ok(Self { plan, machine, runner })
+        let fitted = runner.fitted(&asked::cache(&asked), graph, &machine, &options).map_err(session)?;
+        let Fitted { plan, prepared, .. } = fitted;
+        Ok(Self { plan, machine, runner, prepared })
     }
 
     /// How many devices compute.
@@ -265,12 +266,12 @@ impl Ours {
         parameters: &dyn ParameterSource,
         given: &BTreeMap<String, Dense>,
     ) -> Result<Self, Failure> {
-        let Planned { plan, machine, runner } = planned;
+        let Planned { plan, machine, runner, prepared } = planned;
         let before = memory("VmRSS:");
-        let executor = match runner {
-            Runner::Cpu => Executor::with_threads(plan.tasks.clone(), parameters, threads),
+        let executor = match prepared {
+            Prepared::Cpu => Executor::with_threads(plan.tasks.clone(), parameters, threads),
             #[cfg(feature = "cuda")]
-            Runner::Cuda { .. } => runner.executor(&plan.tasks, parameters),
+            Prepared::Cuda(_) => prepared.executor(&plan.tasks, parameters),
         };
         let executor = executor.map_err(|e| session(e.into()))?;
         let wanted = |name: &String| plan.tasks.externals.iter().any(|e| e.name == *name);

@@ -34,11 +34,12 @@ pub fn planned(machine: &Machine, list: &[usize]) -> Result<Machine, Failure> {
 /// This host's GPUs as they are asked for, which run what is planned for them.
 #[cfg(feature = "cuda")]
 pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure> {
-    use crate::asked::{Numbers, numbers};
+    use crate::asked::{Numbers, is_file, named, numbers};
     use ein_cuda::devices::Settings;
     use ein_cuda::driver::{DriverError, Products};
     use ein_cuda::gpus::{Gpus, Selection};
-    if machine(asked) != "cuda" {
+    let from_file = machine(asked) != "cuda";
+    if from_file && !is_file(&asked.machine) {
         let reason = format!("a plan for `{}` does not run on this host's GPUs: leave out --machine", asked.machine);
         return Err(Failure::request(reason));
     }
@@ -52,7 +53,10 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
         Some(Numbers::First(n)) => Selection::First(*n),
         Some(Numbers::These(list)) => Selection::These(list),
     };
-    let gpus = Gpus::new(choice).map_err(Failure::request)?;
+    let mut gpus = Gpus::new(choice).map_err(Failure::request)?;
+    if let (true, Selection::These(list)) = (from_file, choice) {
+        gpus = gpus.with_figures(&named(&asked.machine)?, list).map_err(Failure::request)?;
+    }
     if !Products::are_there() {
         eprintln!(
             "note: {}; until then products are done by generated kernels, which are slower",
@@ -61,6 +65,31 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
     }
     let settings = Settings { tf32: asked.tf32, traced, ..Settings::default() };
     Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings }))
+}
+
+/// The machine file of this host's GPUs, the first so many or all, as they were measured.
+#[cfg(feature = "cuda")]
+pub fn measured(devices: Option<usize>, runs: usize, tf32: bool, quick: bool) -> Result<String, Failure> {
+    use crate::progress::Progress;
+    use ein_cuda::gpus::Selection;
+    use ein_cuda::measure::{Amount, MeasureError, measure};
+    if devices == Some(0) {
+        return Err(bad_devices("0", "one GPU at least is expected"));
+    }
+    let (selection, amount) =
+        (devices.map_or(Selection::All, Selection::First), if quick { Amount::Small } else { Amount::Full });
+    let _progress = Progress::start("measuring this host's GPUs");
+    let text = measure(selection, runs, amount).and_then(|figures| figures.file(tf32, std::time::SystemTime::now()));
+    text.map_err(|e| match e {
+        MeasureError::Gpus(_) => Failure::request(e),
+        MeasureError::Run(_) | MeasureError::Machine(_) => Failure::run(e),
+    })
+}
+
+/// What is said where GPUs were left out.
+#[cfg(not(feature = "cuda"))]
+pub fn measured(_: Option<usize>, _: usize, _: bool, _: bool) -> Result<String, Failure> {
+    Err(Failure::request("this program was built without GPUs (feature `cuda`)"))
 }
 
 /// What is said where GPUs were left out.

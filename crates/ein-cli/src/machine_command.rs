@@ -1,8 +1,9 @@
 //! `ein machine list|show|detect|measure`.
 
-use crate::args::Machine as Asked;
+use crate::args::{Machine as Asked, Measured};
 use crate::asked::{detected, named};
 use crate::failure::Failure;
+use crate::gpus;
 use crate::output::{print, writable, write};
 use crate::progress::Progress;
 use ein_run::measure::{MeasureError, measure};
@@ -12,6 +13,9 @@ use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
+
+/// Virtual devices of a measured machine, unless the caller says how many.
+const DEVICES: usize = 8;
 
 /// Lists, draws, detects or measures machines.
 pub fn machine(asked: &Asked) -> Result<(), Failure> {
@@ -26,16 +30,17 @@ pub fn machine(asked: &Asked) -> Result<(), Failure> {
             let machine = named(machine)?;
             print(&if *json { as_json(&machine) } else { describe(&machine) })
         }
-        Asked::Measure { devices, runs, out, json } => {
+        Asked::Measure { machine, devices, runs, tf32, quick, out, json } => {
             writable(out.as_ref())?;
-            let progress = Progress::start("measuring this host");
-            let text =
-                measure(*devices, usize::from(*runs)).and_then(|figures| figures.file(*devices, SystemTime::now()));
-            drop(progress);
-            let text = text.map_err(|e| match e {
-                MeasureError::Devices { .. } => Failure::request(e),
-                MeasureError::Run(_) | MeasureError::Machine(_) => Failure::run(e),
-            })?;
+            let runs = usize::from(*runs);
+            let text = match machine {
+                Measured::Cpu if *tf32 || *quick => {
+                    let option = if *tf32 { "--tf32" } else { "--quick" };
+                    return Err(Failure::request(format!("{option} is about GPUs: add --machine cuda")));
+                }
+                Measured::Cpu => threads(devices.unwrap_or(DEVICES), runs)?,
+                Measured::Cuda => gpus::measured(*devices, runs, *tf32, *quick)?,
+            };
             made(&Machine::parse(&text).map_err(Failure::run)?, &text, out.as_ref(), *json)
         }
         Asked::Detect { out, json } => {
@@ -44,6 +49,16 @@ pub fn machine(asked: &Asked) -> Result<(), Failure> {
             made(&found.machine, &found.text, out.as_ref(), *json)
         }
     }
+}
+
+/// The machine file of this host's virtual devices.
+fn threads(devices: usize, runs: usize) -> Result<String, Failure> {
+    let _progress = Progress::start("measuring this host");
+    let text = measure(devices, runs).and_then(|figures| figures.file(devices, SystemTime::now()));
+    text.map_err(|e| match e {
+        MeasureError::Devices { .. } => Failure::request(e),
+        MeasureError::Run(_) | MeasureError::Machine(_) => Failure::run(e),
+    })
 }
 
 /// Prints or writes the file of a machine that was made here.

@@ -250,8 +250,13 @@ pub(crate) fn finish_text(
         let _ = writeln!(out, "  check        largest difference to the one-device reference {largest:.3e}");
     }
     let seconds = Seconds(compiled.seconds());
-    let _ = writeln!(out, "  ran in       {seconds} (the last run), on CPU threads");
+    let on = if compiled.is_on_gpus() { "GPUs" } else { "CPU threads" };
+    let _ = writeln!(out, "  ran in       {seconds} (the last run), on {on}");
     out += &show::report(&plan.report, compiled.origin());
+    let scratch = compiled.scratch().iter().max().copied().unwrap_or_default();
+    if scratch.0 > 0 {
+        let _ = writeln!(out, "  scratch      at most {scratch} a device besides its arena, for what kernels need");
+    }
     if args.compare {
         let strategies = compare(&plan.graph, &plan.machine, &plan.options);
         let _ = write!(out, "\n{}", show::strategies(&plan.report, &strategies));
@@ -275,6 +280,7 @@ pub(crate) fn finish_json(
     let mut value = json!({
         "outputs": outputs,
         "seconds": compiled.seconds(),
+        "scratch_per_device": compiled.scratch(),
         "plan": show::report_json(&plan.report, compiled.origin())?,
     });
     if let (Some(all), Value::Object(more)) = (value.as_object_mut(), more) {
@@ -330,6 +336,7 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
 pub(crate) fn session(error: SessionError) -> Failure {
     match error {
         SessionError::Plan(error) => refused(error),
+        SessionError::Scratch { .. } | SessionError::NoRoom { .. } => Failure::DoesNotFit(error.to_string()),
         SessionError::Tensor(_) | SessionError::Parameter { .. } => Failure::request(error),
         SessionError::Run(_) | SessionError::Output(_) => Failure::run(error),
     }

@@ -2,14 +2,12 @@
 
 mod building;
 mod loading;
+mod prepared;
 
-use crate::compile::{Arch, compile};
-use crate::driver::{Driver, DriverError, Function, Gpu, Memory, Module, Part, Products, Replay, Stream};
-use crate::generate;
-use crate::nodes::{Nodes, Passage, Site, Sites, Staged, Staging, Work};
-use crate::program::{Fault, FaultCode, Target};
+use crate::driver::{DriverError, Gpu, Part, Replay};
+use crate::nodes::{Nodes, Passage, Staged, Staging, WORKSPACE};
+use crate::program::{Fault, FaultCode};
 use crate::rows::is_resident;
-use building::Building;
 use ein_ir::dense::Dense;
 use ein_run::backend::Backend;
 use ein_run::source::{bytes_of, bytes_of_mut};
@@ -21,6 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+pub use prepared::Prepared;
+
 /// Where a device of a task graph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Seat {
@@ -31,7 +31,7 @@ pub enum Seat {
 }
 
 /// What may be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether products of f32 may round their factors to TF32, which is several times faster.
     pub tf32: bool,
@@ -41,6 +41,14 @@ pub struct Settings {
     /// Where what goes in and comes out lies while a run goes on. Where it is in GPUs' memory, the seconds of a run are
     /// those of its launch and of waiting for it, as of a program whose tensors are on GPUs.
     pub staging: Staging,
+    /// Most bytes that the library of products may use for one of them. With less it may choose a slower way.
+    pub workspace: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { tf32: false, traced: false, staging: Staging::default(), workspace: WORKSPACE }
+    }
 }
 
 /// The devices of a task graph: memory made, parameters loaded, and all that a run does given to the driver as one graph.
@@ -67,47 +75,29 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// There is no driver, no such GPU or one that is too old, or no compiler; a device has not enough memory; a row that no kernel is generated
-    /// for; a parameter that cannot be read.
+    /// Those of [`Prepared::new`] and [`Prepared::load`].
     pub fn new(
         graph: &TaskGraph,
         parameters: &dyn ParameterSource,
         seats: &[Seat],
         settings: Settings,
     ) -> Result<Self, RunError> {
-        assert_eq!(seats.len(), graph.devices, "a seat for each device");
-        let driver = Driver::new().map_err(|e| failed(0, &e))?;
-        let (gpus, places) = used(&driver, seats)?;
-        let sites = sites(&gpus, &places, seats, settings)?;
-        let nodes = Nodes::new(graph, &sites, &generate::program)?;
-        let functions = functions(&nodes, &gpus, &sites)?;
-        let streams = gpus.iter().map(Stream::new).collect::<Result<_, _>>().map_err(|e| failed(0, &e))?;
-        let mut memory = Vec::new();
-        for (n, bytes) in nodes.devices.iter().enumerate() {
-            let gpu = &gpus[sites.devices[n].gpu];
-            let made = if sites.devices[n].host {
-                Memory::of_host(gpu, *bytes, "what a device in the host's memory holds")
-            } else {
-                Memory::of_gpu(gpu, *bytes)
-            };
-            memory.push(made.map_err(|e| refused(graph, n, *bytes, &e))?);
-        }
-        loading::load(graph, parameters, &gpus, &sites, &mut memory)?;
-        memory.push(Memory::of_host(&gpus[0], nodes.host, "what goes in and comes out").map_err(|e| failed(0, &e))?);
-        let mut building = Building::new(graph, &nodes, &gpus, &memory, &functions)?;
-        let built = building.build(settings)?;
-        let traced = settings.traced.then(|| building.trace(settings)).transpose()?;
-        let (traced, pieces) = traced.map_or((None, Vec::new()), |(traced, pieces)| (Some(traced), pieces));
-        let products = building.into_products();
-        let replay = built.finish(streams, memory, products, traced).map_err(|e| failed(0, &e))?;
-        let (host, seats) = (nodes.devices.len(), seats.to_vec());
-        let (marks, staging) = (Vec::new(), settings.staging);
-        Ok(Self { replay, host, nodes, seats, gpus, pieces, marks, staging, seconds: None })
+        Prepared::new(graph, seats, settings)?.load(graph, parameters)
     }
 
     /// What is done in a run.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
+    }
+
+    /// Runs once with what is there, and tells the seconds between the begin and the end by the clock of the first GPU:
+    /// nothing is brought or fetched.
+    ///
+    /// # Errors
+    ///
+    /// As of a run, and a driver that tells no times.
+    pub fn timed(&mut self) -> Result<f64, RunError> {
+        self.replay.timed().map_err(|error| self.lost(&error))
     }
 
     /// What is said of a run that the driver failed. It does not say where: named is the first device whose GPU does
@@ -207,84 +197,6 @@ impl Backend for Devices {
     fn set_order(&mut self, _: Order) {}
 }
 
-/// The GPUs that seats name, and for every seat which of them it is on; the host's rows are the first one's.
-fn used(driver: &Driver, seats: &[Seat]) -> Result<(Vec<Arc<Gpu>>, Vec<usize>), RunError> {
-    let mut gpus: Vec<Arc<Gpu>> = Vec::new();
-    let mut places = vec![0; seats.len()];
-    for (n, seat) in seats.iter().enumerate() {
-        let Seat::Gpu(ordinal) = *seat else { continue };
-        let gpu = driver.gpus().get(ordinal).ok_or_else(|| {
-            let reason = format!("there is no GPU {ordinal}: the driver knows {}", driver.gpus().len());
-            RunError::Device { device: DeviceId(n as u16), reason }
-        })?;
-        gpu.check().map_err(|e| failed(n, &e))?;
-        places[n] = gpus.iter().position(|g| g.ordinal() == gpu.ordinal()).unwrap_or_else(|| {
-            gpus.push(gpu.clone());
-            gpus.len() - 1
-        });
-    }
-    if gpus.is_empty() {
-        let reason = "none of the devices is a GPU".to_owned();
-        return Err(RunError::Device { device: DeviceId(0), reason });
-    }
-    Ok((gpus, places))
-}
-
-fn sites(gpus: &[Arc<Gpu>], places: &[usize], seats: &[Seat], settings: Settings) -> Result<Sites, RunError> {
-    let site = |(seat, &gpu): (&Seat, &usize)| Site {
-        gpu,
-        host: *seat == Seat::Host,
-        target: Target {
-            arch: gpus[gpu].capability(),
-            multiprocessors: gpus[gpu].multiprocessors(),
-            shared: gpus[gpu].shared(),
-            tf32: settings.tf32,
-            library: Products::are_there(),
-        },
-    };
-    let reach = |(n, own): (usize, &Arc<Gpu>)| {
-        let device = places.iter().position(|&p| p == n).unwrap_or(0);
-        gpus.iter().map(|other| own.reach(other).map_err(|e| failed(device, &e))).collect::<Result<Vec<bool>, _>>()
-    };
-    let reach = gpus.iter().enumerate().map(reach).collect::<Result<_, _>>()?;
-    Ok(Sites { devices: seats.iter().zip(places).map(site).collect(), reach, staging: settings.staging })
-}
-
-/// Every GPU's kernels by name: those of one architecture are compiled as one.
-fn functions(nodes: &Nodes, gpus: &[Arc<Gpu>], sites: &Sites) -> Result<Vec<BTreeMap<String, Function>>, RunError> {
-    let mut sources: BTreeMap<u32, BTreeMap<&str, &str>> = BTreeMap::new();
-    let mut shared: Vec<BTreeMap<&str, u32>> = vec![BTreeMap::new(); gpus.len()];
-    for node in &nodes.all {
-        if let Work::Kernel { kernel, shared: bytes, .. } = &node.work {
-            sources.entry(gpus[node.gpu].capability()).or_default().insert(&kernel.name, &kernel.source);
-            let most = shared[node.gpu].entry(&kernel.name).or_default();
-            *most = (*most).max(*bytes);
-        }
-    }
-    let device = |gpu: usize| sites.devices.iter().position(|s| s.gpu == gpu).unwrap_or(0);
-    let mut images = BTreeMap::new();
-    for (capability, kernels) in sources {
-        let text: Vec<&str> = std::iter::once(generate::PRELUDE).chain(kernels.into_values()).collect();
-        let image = compile(&text.join("\n"), Arch::of(capability)).map_err(|e| {
-            let gpu = gpus.iter().position(|g| g.capability() == capability).unwrap_or(0);
-            RunError::Device { device: DeviceId(device(gpu) as u16), reason: e.to_string() }
-        })?;
-        images.insert(capability, image);
-    }
-    let load = |(n, names): (usize, BTreeMap<&str, u32>)| {
-        if names.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let loaded = || {
-            let module = Module::load(&gpus[n], &images[&gpus[n].capability()].bytes)?;
-            let function = |(name, bytes): (&str, u32)| Ok((name.to_owned(), module.function(name, bytes)?));
-            names.into_iter().map(function).collect::<Result<BTreeMap<_, _>, DriverError>>()
-        };
-        loaded().map_err(|e| failed(device(n), &e))
-    };
-    shared.into_iter().enumerate().map(load).collect()
-}
-
 /// The bytes of a device's block that something is staged in.
 fn part(staged: &Staged) -> Part {
     Part { block: staged.device, offset: staged.offset, at: staged.at.clone() }
@@ -316,15 +228,6 @@ fn cause(graph: &TaskGraph, row: TaskId, fault: &Fault) -> Cause {
 
 fn failed(device: usize, error: &DriverError) -> RunError {
     RunError::Device { device: DeviceId(device as u16), reason: error.to_string() }
-}
-
-/// What is said when a device's memory, of so many bytes in all, cannot be made.
-fn refused(graph: &TaskGraph, device: usize, all: u64, error: &DriverError) -> RunError {
-    if !error.is_memory() {
-        return failed(device, error);
-    }
-    let bytes = graph.arenas[device].0;
-    RunError::Memory { device: DeviceId(device as u16), bytes, scratch: all - bytes }
 }
 
 /// The rows of parameters, which are brought in once.

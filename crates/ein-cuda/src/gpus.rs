@@ -3,15 +3,13 @@
 use crate::devices::Seat;
 use crate::driver::{Driver, DriverError};
 use ein_run::detect::{self, Bus, DetectError, Facts};
-use ein_task::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
+use ein_task::machine::{Device, DeviceId, DeviceSet, Link, Machine, Resource};
 use ein_task::machine_error::MachineError;
 use ein_task::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
 
 /// Bytes of a GPU that are left to its context and to kernels.
 const CONTEXT: u64 = 256 << 20;
-/// Bytes of a device that are left to what its kernels need besides their values.
-const SCRATCH: u64 = 80 << 20;
 /// Seconds before a copy on one GPU begins.
 const LATENCY: f64 = 2e-6;
 
@@ -126,7 +124,7 @@ impl Gpus {
         }
         for &n in &list {
             driver.gpus()[n].check()?;
-            facts.gpus[n].memory = Bytes(driver.gpus()[n].free()?.saturating_sub(CONTEXT));
+            facts.gpus[n].memory = Bytes(driver.gpus()[n].free()?.saturating_sub(CONTEXT).max(1));
         }
         Self::of(&detect::describe(&facts)?.machine, &list)
     }
@@ -144,14 +142,24 @@ impl Gpus {
         }
     }
 
+    /// The same GPUs with the figures of a machine that was measured here, of whose GPUs the list names some. What memory
+    /// they have is what is free now, if that is less.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Gpus::of_machine`].
+    pub fn with_figures(&self, measured: &Machine, list: &[usize]) -> Result<Self, GpusError> {
+        let mut gpus = Self::of_machine(measured, list)?;
+        for (device, found) in gpus.machine.devices.iter_mut().zip(&self.machine.devices) {
+            device.memory = device.memory.min(found.memory);
+        }
+        Ok(gpus)
+    }
+
     fn of(machine: &Machine, list: &[usize]) -> Result<Self, GpusError> {
-        let mut machine = shared(machine, list)?;
+        let machine = shared(machine, list)?;
         let mut seats: Vec<Seat> = list.iter().map(|&n| Seat::Gpu(n)).collect();
         seats.resize(machine.len(), Seat::Host);
-        for device in machine.devices.iter_mut().filter(|d| d.kind != DeviceKind::Host) {
-            device.memory = Bytes(device.memory.0.saturating_sub(SCRATCH).max(1));
-        }
-        machine.check()?;
         Ok(Self { machine, seats })
     }
 }
@@ -169,6 +177,24 @@ impl Selection<'_> {
             },
         }
     }
+}
+
+/// What the GPUs of seats are called, in their order.
+///
+/// # Errors
+///
+/// There is no driver, or no such GPU.
+pub fn names(seats: &[Seat]) -> Result<Vec<String>, GpusError> {
+    let driver = Driver::new()?;
+    let count = driver.gpus().len();
+    let name = |seat: &Seat| match *seat {
+        Seat::Gpu(ordinal) => Some(match driver.gpus().get(ordinal) {
+            Some(gpu) => Ok(gpu.name().to_owned()),
+            None => Err(GpusError::Unknown { ordinal, count }),
+        }),
+        Seat::Host => None,
+    };
+    seats.iter().filter_map(name).collect()
 }
 
 /// The facts of some GPUs, in this order.
@@ -260,7 +286,7 @@ mod tests {
         let whole = &machine.devices[1];
         assert_eq!(made.devices[0].memory_bandwidth, whole.memory_bandwidth / 3.0);
         assert_eq!(made.devices[1].memory_bandwidth, machine.devices[0].memory_bandwidth);
-        assert_eq!(made.devices[3].memory.0, whole.memory.0 / 3 - SCRATCH);
+        assert_eq!(made.devices[3].memory.0, whole.memory.0 / 3);
         let names: Vec<&str> = made.devices[..4].iter().map(|d| d.name.as_str()).collect();
         assert_eq!(names, ["gpu1.0", "gpu0", "gpu1.1", "gpu1.2"]);
         // All copies within a GPU share half of what its memory reads and writes.

@@ -10,6 +10,7 @@ pub mod devices;
 pub mod driver;
 pub mod generate;
 pub mod gpus;
+pub mod measure;
 pub mod nodes;
 pub mod program;
 pub mod rows;

@@ -25,6 +25,10 @@ use std::sync::Arc;
 const ALIGN: u64 = 256;
 /// Bytes of a fault record.
 pub const FAULT: u64 = 32;
+/// Rows of one device that may use scratch memory at once.
+pub const LANES: usize = 2;
+/// As many bytes of workspace as products of any shape gain from.
+pub const WORKSPACE: u64 = 32 << 20;
 
 /// Where a device of the task graph is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,8 @@ pub struct Sites {
     pub reach: Vec<Vec<bool>>,
     /// Where what goes in and comes out lies while a run goes on.
     pub staging: Staging,
+    /// Most bytes that the library of products may use for one of them; with less it may choose a slower way.
+    pub workspace: u64,
 }
 
 /// What makes the programs of rows that compute: [`generate::program`](crate::generate::program), but for tests.
@@ -203,6 +209,11 @@ pub struct Nodes {
 }
 
 impl Sites {
+    /// The first device on a GPU: who is named where a GPU is meant.
+    pub fn first_on(&self, gpu: usize) -> usize {
+        self.devices.iter().position(|site| site.gpu == gpu && !site.host).unwrap_or(0)
+    }
+
     /// Whether the GPU that does a device's rows reaches another device's memory.
     pub fn reaches(&self, device: usize, other: usize) -> bool {
         let [own, other] = [device, other].map(|d| &self.devices[d]);

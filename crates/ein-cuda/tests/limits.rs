@@ -5,7 +5,7 @@ mod common;
 
 use common::Build;
 use ein_cuda::generate;
-use ein_cuda::nodes::{Nodes, Site, Sites, Staging, Work};
+use ein_cuda::nodes::{Nodes, Site, Sites, Staging, WORKSPACE, Work};
 use ein_cuda::program::{Base, Epilogue, Matmul, Program, Step, Target};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Einsum, Label};
@@ -132,6 +132,7 @@ fn sites(devices: usize) -> Sites {
         devices: (0..devices).map(site).collect(),
         reach: vec![vec![true; devices]; devices],
         staging: Staging::Host,
+        workspace: WORKSPACE,
     }
 }
 

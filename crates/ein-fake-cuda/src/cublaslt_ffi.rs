@@ -4,7 +4,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::driver::{current, find, give};
-use crate::matmul::{Kind, Layout, Product};
+use crate::matmul::{Arithmetic, Kind, Layout, Product};
 use crate::stubs_ffi::{Symbol, symbols};
 use crate::work::{Node, Work};
 use crate::world::world;
@@ -38,6 +38,8 @@ const NOT_INITIALIZED: u32 = 1;
 const INVALID_VALUE: u32 = 7;
 const EXECUTION_FAILED: u32 = 13;
 const NOT_SUPPORTED: u32 = 15;
+/// `CUBLAS_COMPUTE_32F_FAST_TF32`.
+const TF32: u32 = 77;
 
 /// What algorithms of the fake need.
 const WORKSPACE: usize = 1024;
@@ -317,7 +319,28 @@ fn product(handle: usize, op: &Desc, matrices: [&Matrix; 4], at: [u64; 4]) -> Re
     let (alpha, beta, workspace) = (1.0, 0.0, 0..0);
     let bias = biased.then_some((op.bias, bias_kind));
     let count = a.count as u64;
-    Ok(Product { handle, a: left, b: right, c: add, d: out, count, alpha, beta, double, bias, relu, gelu, workspace })
+    let arithmetic = match left.kind {
+        Kind::F64 => Arithmetic::Double,
+        Kind::F32 if op.compute == TF32 => Arithmetic::Tf32,
+        Kind::F32 => Arithmetic::Single,
+        Kind::F16 | Kind::BF16 => Arithmetic::Half,
+    };
+    Ok(Product {
+        handle,
+        a: left,
+        b: right,
+        c: add,
+        d: out,
+        count,
+        alpha,
+        beta,
+        double,
+        arithmetic,
+        bias,
+        relu,
+        gelu,
+        workspace,
+    })
 }
 
 extern "C" fn cublasLtMatmulAlgoGetHeuristic(

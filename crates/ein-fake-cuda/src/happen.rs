@@ -1,5 +1,6 @@
 //! How what was given to fake GPUs happens, and what is checked of it.
 
+use crate::clock::Cost;
 use crate::machine::{Check, Fault, Side};
 use crate::races::{Access, Who};
 use crate::shim::shadow::Touched;
@@ -15,7 +16,7 @@ impl World {
         while !self.schedule.done(batches) {
             let Some((who, node)) = self.schedule.pick() else { break };
             match self.happen(who, &node) {
-                Ok(()) => self.schedule.finish(who),
+                Ok(cost) => self.schedule.finish(who, cost),
                 Err(code) => {
                     self.schedule.fail(who, code.0);
                     self.gpus[node.gpu].dead.get_or_insert(code);
@@ -29,7 +30,8 @@ impl World {
         failure.map_or(Ok(()), |c| Err(Code(c)))
     }
 
-    fn happen(&mut self, who: Who, node: &Node) -> Done<()> {
+    /// Does it, and tells what it takes in simulated time.
+    fn happen(&mut self, who: Who, node: &Node) -> Done<Cost> {
         self.alive(node.gpu)?;
         let works = !matches!(node.work, Work::Nothing | Work::Call(..));
         let gpu = node.gpu;
@@ -71,7 +73,35 @@ impl World {
             }
             self.races(who, node, &touched)?;
         }
-        Ok(())
+        Ok(self.cost(node))
+    }
+
+    /// What anything takes but a kernel.
+    fn cost(&self, node: &Node) -> Cost {
+        let (speeds, side) = (&self.machine.speeds, |at| self.arena.side(at).unwrap_or(Side::Host));
+        match &node.work {
+            Work::Copy(c) => speeds.copy(side(c.from.at), side(c.to.at), c.bytes()),
+            Work::Given { bytes, to } => speeds.copy(Side::Host, side(*to), bytes.len() as u64),
+            Work::Set { element, width, height, .. } => {
+                speeds.computed(node.gpu, (u64::from(*element) * width * height) as f64 / speeds.memory)
+            }
+            Work::Product(p) => {
+                let [read, written] = node.work.touches();
+                speeds.computed(node.gpu, p.seconds(speeds).max(self.touching(node.gpu, read.iter().chain(&written))))
+            }
+            Work::Nothing | Work::Kernel(_) | Work::Call(..) => Cost::default(),
+        }
+    }
+
+    /// Seconds that a GPU takes to read or write all this.
+    fn touching<'a>(&self, gpu: usize, ranges: impl Iterator<Item = &'a Range<u64>>) -> f64 {
+        let speeds = &self.machine.speeds;
+        let seconds = |range: &Range<u64>| {
+            let own = Side::Gpu(gpu);
+            let side = self.arena.side(range.start).unwrap_or(Side::Host);
+            (range.end - range.start) as f64 / if side == own { speeds.memory } else { speeds.way(side, own) }
+        };
+        ranges.map(seconds).sum()
     }
 
     fn bounds(&mut self, node: &Node, read: &[Range<u64>], written: &[Range<u64>]) -> Done<()> {
@@ -149,7 +179,7 @@ impl World {
         Ok(())
     }
 
-    fn kernel(&mut self, who: Who, node: &Node, kernel: &Kernel) -> Done<()> {
+    fn kernel(&mut self, who: Who, node: &Node, kernel: &Kernel) -> Done<Cost> {
         self.counters.kernels += 1;
         if self.strikes(|f| if let Fault::Launch(left) = f { Some(left) } else { None }) {
             self.tell(format!("{node} fails, as it was told to"));
@@ -200,6 +230,7 @@ impl World {
             self.reach(node.gpu, &touched);
             self.races(who, node, &touched)?;
         }
-        Ok(())
+        let seconds = self.touching(node.gpu, touched.read.iter().chain(&touched.written));
+        Ok(self.machine.speeds.computed(node.gpu, seconds))
     }
 }

@@ -69,6 +69,7 @@
 //! * With [`Check::Bounds`] or more, so is everything outside an allocation (what is freed cannot be touched any more, and
 //!   behind the end of an allocation, rounded up to 256 bytes, comes a page that cannot either), and memory of another GPU
 //!   without access to it.
+//! * Times between events are simulated, by the machine's [`Speeds`]: equal runs take equal seconds, whatever the host does.
 //! * New memory is filled with ones: NaN in every format.
 //! * An error of a kernel or a check fails its whole graph, and all that comes after it, and stays with its GPU, as with
 //!   the real driver; the text is in [`last_report`], and is printed when a test panics that holds a [`Fake`].
@@ -76,6 +77,7 @@
 //!   "cubin" holds the text. Set `EIN_CACHE_DIR` all the same if a cache of the user's is not to grow.
 
 mod arena_ffi;
+mod clock;
 mod cublaslt_ffi;
 mod driver;
 mod fake;
@@ -93,4 +95,4 @@ mod work;
 mod world;
 
 pub use fake::{Fake, install, last_report};
-pub use machine::{Check, Counters, FakeMachine, Fault, Side};
+pub use machine::{Check, Counters, FakeMachine, Fault, Side, Speeds};

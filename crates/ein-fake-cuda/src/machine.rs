@@ -21,6 +21,43 @@ pub struct FakeMachine {
     pub check: Check,
     /// Seed of the order in which things happen that nothing orders.
     pub seed: u64,
+    /// What things take in the simulated seconds that events tell.
+    pub speeds: Speeds,
+}
+
+/// How quick GPUs are that are not there. Times between events are simulated, so that they are the same in every run and
+/// can be compared with what follows from these figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Speeds {
+    /// Seconds that each kernel, product, copy and set takes beside its work.
+    pub launch: f64,
+    /// Seconds from the end of a copy to another memory until what waits for it begins.
+    pub latency: f64,
+    /// Bytes per second of a GPU's own memory, read or written. What kernels touch is known only where races are checked:
+    /// otherwise they take their launch.
+    pub memory: f64,
+    /// Bytes per second from one memory to another, by copies and by kernels that reach over.
+    pub copies: f64,
+    /// Operations per second of products, two for each multiply-add: of f64, f32, f32 rounded to TF32, and 16-bit floats.
+    pub products: [f64; 4],
+    /// Bytes per second of ways from one memory to another that are not as `copies` says.
+    pub ways: BTreeMap<(Side, Side), f64>,
+    /// GPUs whose kernels and products take so many times as long.
+    pub slower: BTreeMap<usize, f64>,
+}
+
+impl Default for Speeds {
+    fn default() -> Self {
+        Self {
+            launch: 1e-6,
+            latency: 2e-6,
+            memory: 2e12,
+            copies: 100e9,
+            products: [10e12, 20e12, 80e12, 160e12],
+            ways: BTreeMap::new(),
+            slower: BTreeMap::new(),
+        }
+    }
 }
 
 impl FakeMachine {
@@ -35,6 +72,7 @@ impl FakeMachine {
             apart: Vec::new(),
             check: Check::Races,
             seed: 1,
+            speeds: Speeds::default(),
         }
     }
 
@@ -59,6 +97,12 @@ impl FakeMachine {
     /// The same where two GPUs cannot reach each other's memory.
     pub fn apart(mut self, a: usize, b: usize) -> Self {
         self.apart.push((a, b));
+        self
+    }
+
+    /// The same with other speeds.
+    pub fn speeds(mut self, speeds: Speeds) -> Self {
+        self.speeds = speeds;
         self
     }
 
@@ -95,6 +139,8 @@ pub enum Fault {
     },
     /// The compilation of CUDA C++ after so many more.
     Compile(u64),
+    /// The stream that is made after so many more, for want of memory.
+    Stream(u64),
 }
 
 /// An end of a copy.

@@ -1,6 +1,7 @@
 //! Products of matrices, as the library of products does them.
 
 use crate::arena_ffi as memory;
+use crate::machine::Speeds;
 use std::fmt;
 use std::ops::Range;
 
@@ -110,6 +111,15 @@ impl Layout {
     }
 }
 
+/// What GPUs multiply with. Factors that may be rounded to TF32 are not: only the time is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Double,
+    Single,
+    Tf32,
+    Half,
+}
+
 /// `D = epilogue(alpha A B + beta C)`.
 #[derive(Debug)]
 pub(crate) struct Product {
@@ -124,6 +134,8 @@ pub(crate) struct Product {
     pub(crate) beta: f64,
     /// Whether sums are of f64.
     pub(crate) double: bool,
+    /// What its arithmetic counts as in simulated time.
+    pub(crate) arithmetic: Arithmetic,
     /// A vector with an element for each row of D, and its type.
     pub(crate) bias: Option<(u64, Kind)>,
     pub(crate) relu: bool,
@@ -147,6 +159,12 @@ impl Product {
             written.push(self.workspace.clone());
         }
         [read, written]
+    }
+
+    /// Simulated seconds of its arithmetic.
+    pub(crate) fn seconds(&self, speeds: &Speeds) -> f64 {
+        let operations = 2.0 * (self.d.rows * self.d.columns * self.a.columns * self.count) as f64;
+        operations / speeds.products[self.arithmetic as usize]
     }
 
     pub(crate) fn run(&self) {

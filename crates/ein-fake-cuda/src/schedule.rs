@@ -3,6 +3,7 @@
 //! A batch is one thing given to a stream, or a launched graph. What comes after a batch comes after all of it, so that
 //! order is kept between batches, and within a graph between its nodes.
 
+use crate::clock::{Cost, makespan};
 use crate::races::Who;
 use crate::work::Node;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +51,11 @@ impl Plan {
         (done == nodes.len()).then_some(Self { nodes, after, users, before })
     }
 
+    /// The nodes that wait for one.
+    pub(crate) fn users(&self, node: usize) -> &[usize] {
+        &self.users[node]
+    }
+
     fn ordered(&self, a: usize, b: usize) -> bool {
         self.before[b][a / 64] >> (a % 64) & 1 == 1
     }
@@ -71,6 +77,10 @@ struct Batch {
     /// When the host learnt that it is done.
     known: Option<u64>,
     failed: Option<u32>,
+    /// What each node took.
+    costs: Vec<Cost>,
+    /// Simulated seconds: when it could begin at the earliest.
+    begin: f64,
 }
 
 /// All work that is not forgotten.
@@ -82,11 +92,24 @@ pub(crate) struct Schedule {
     clock: u64,
     random: u64,
     pending: usize,
+    /// Simulated seconds at the host.
+    now: f64,
+    /// When batches were over, in simulated seconds, also of those that are forgotten.
+    ends: BTreeMap<u64, f64>,
 }
 
 impl Schedule {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut new = Self { batches: BTreeMap::new(), ready: Vec::new(), next: 1, clock: 1, random: 0, pending: 0 };
+        let mut new = Self {
+            batches: BTreeMap::new(),
+            ready: Vec::new(),
+            next: 1,
+            clock: 1,
+            random: 0,
+            pending: 0,
+            now: 0.0,
+            ends: BTreeMap::new(),
+        };
         new.reseed(seed);
         new
     }
@@ -120,10 +143,12 @@ impl Schedule {
             }
         }
         let left: Vec<usize> = plan.after.iter().map(Vec::len).collect();
+        let costs = vec![Cost::default(); plan.nodes.len()];
+        let begin = self.over(after).max(self.now);
         let open = if failed.is_some() { 0 } else { plan.nodes.len() };
         self.clock += 1;
-        let batch =
-            Batch { plan, given: self.clock, before, waits, followers: Vec::new(), left, open, known: None, failed };
+        let (given, followers, known) = (self.clock, Vec::new(), None);
+        let batch = Batch { plan, given, before, waits, followers, left, open, known, failed, costs, begin };
         self.batches.insert(id, batch);
         if open > 0 {
             self.pending += 1;
@@ -135,6 +160,24 @@ impl Schedule {
             self.batches.get_mut(&id).expect("just made").waits = 0;
         }
         id
+    }
+
+    /// When all these, which are done, were over, in simulated seconds.
+    pub(crate) fn over(&self, batches: &[u64]) -> f64 {
+        let end = |id: &u64| match (self.ends.get(id), self.batches.get(id)) {
+            (Some(end), _) => *end,
+            // An empty graph, over when what it comes after is.
+            (None, Some(batch)) => {
+                batch.before.iter().filter_map(|b| self.ends.get(b)).fold(batch.begin, |a, b| a.max(*b))
+            }
+            (None, None) => 0.0,
+        };
+        batches.iter().map(end).fold(0.0, f64::max)
+    }
+
+    /// Simulated seconds at the host: what it waited for is over.
+    pub(crate) fn now(&self) -> f64 {
+        self.now
     }
 
     fn begin(&mut self, id: u64) {
@@ -163,10 +206,11 @@ impl Schedule {
         Some((who, self.batches[&who.batch].plan.nodes[who.node].clone()))
     }
 
-    /// It was done.
-    pub(crate) fn finish(&mut self, who: Who) {
+    /// It was done, and takes so long in simulated time.
+    pub(crate) fn finish(&mut self, who: Who, cost: Cost) {
         let Some(batch) = self.batches.get_mut(&who.batch) else { return };
         batch.open -= 1;
+        batch.costs[who.node] = cost;
         let plan = batch.plan.clone();
         for &u in &plan.users[who.node] {
             batch.left[u] -= 1;
@@ -178,8 +222,12 @@ impl Schedule {
             return;
         }
         self.pending -= 1;
-        for follower in std::mem::take(&mut batch.followers) {
+        let end = batch.begin + makespan(&plan, &batch.costs);
+        let followers = std::mem::take(&mut batch.followers);
+        self.ends.insert(who.batch, end);
+        for follower in followers {
             let next = self.batches.get_mut(&follower).expect("not done");
+            next.begin = next.begin.max(end);
             next.waits = next.waits.saturating_sub(1);
             if next.waits == 0 && next.open > 0 {
                 self.begin(follower);
@@ -197,6 +245,7 @@ impl Schedule {
             }
             batch.open = 0;
             batch.failed = Some(code);
+            self.ends.entry(id).or_insert(batch.begin);
             list.append(&mut batch.followers);
         }
         self.ready.retain(|w| self.batches.get(&w.batch).is_some_and(|b| b.open > 0));
@@ -210,6 +259,7 @@ impl Schedule {
     /// The host waited for these: what it gives from now on comes after them. Whether nothing is kept any more.
     pub(crate) fn known(&mut self, batches: &[u64]) -> bool {
         self.clock += 1;
+        self.now = self.over(batches).max(self.now);
         let now = self.clock;
         let mut all: BTreeSet<u64> = batches.iter().copied().collect();
         for b in batches {
@@ -251,5 +301,6 @@ impl Schedule {
         self.batches.clear();
         self.ready.clear();
         self.pending = 0;
+        self.ends.clear();
     }
 }

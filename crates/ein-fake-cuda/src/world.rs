@@ -65,8 +65,8 @@ pub(crate) struct Event {
     pub(crate) timing: bool,
     pub(crate) recorded: bool,
     pub(crate) after: Vec<u64>,
-    /// Microseconds since the start, at the record.
-    pub(crate) time: u64,
+    /// Simulated seconds at the host when it was recorded.
+    pub(crate) since: f64,
     pub(crate) captured: Option<(u64, Vec<usize>)>,
 }
 
@@ -114,7 +114,6 @@ pub(crate) struct World {
     pub(crate) counters: Counters,
     pub(crate) faults: Vec<Fault>,
     pub(crate) report: Option<String>,
-    pub(crate) clock: std::time::Instant,
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -163,7 +162,6 @@ impl World {
             counters: Counters::default(),
             faults: Vec::new(),
             report: None,
-            clock: std::time::Instant::now(),
         }
     }
 

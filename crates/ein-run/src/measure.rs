@@ -9,7 +9,7 @@
 
 mod copies;
 mod fit;
-mod graphs;
+pub mod graphs;
 mod kernels;
 pub mod peak;
 
@@ -157,7 +157,7 @@ impl Figures {
 }
 
 /// The machine with figures of four digits: more of them were not measured.
-fn rounded(machine: &Machine) -> Machine {
+pub fn rounded(machine: &Machine) -> Machine {
     let digits = |value: f64| {
         if value <= 0.0 {
             return 0.0;
@@ -196,7 +196,7 @@ fn processor() -> Option<String> {
 }
 
 /// A moment as `2026-11-29 23:40 UTC`: days by Hinnant's `civil_from_days`.
-fn date(when: SystemTime) -> String {
+pub fn date(when: SystemTime) -> String {
     let seconds = when.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let days = (seconds / 86_400) as i64 + 719_468;
     let era = days.div_euclid(146_097);

@@ -14,6 +14,7 @@ pub mod generate;
 pub mod models;
 pub mod nn;
 pub mod plan_store;
+pub mod runner;
 pub mod session;
 pub mod synthetic;
 pub mod tensor;

@@ -1,5 +1,7 @@
 //! From tensors to numbers: plan for a machine, make ready, run.
 
+use crate::runner::Fitted;
+pub use crate::runner::Runner;
 use crate::synthetic::SyntheticWeights;
 use crate::tensor::{Tensor, TensorError};
 use crate::trace::{Traced, trace};
@@ -15,8 +17,8 @@ use ein_plan::options::Options;
 use ein_plan::plan::Plan;
 use ein_run::{Executor, Order, ParameterSource, RunError};
 use ein_task::machine::Machine;
-use ein_task::task::TaskGraph;
 use ein_task::timeline::Timeline;
+use ein_task::units::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,6 +31,25 @@ pub enum SessionError {
     /// There is no plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// There is no plan that leaves as much memory as its kernels need.
+    #[error(
+        "{error}; {scratch} of a device's memory are left to what kernels need besides their values (scratch memory)"
+    )]
+    Scratch {
+        /// Bytes that are left.
+        scratch: Bytes,
+        /// Why there is no plan for the rest.
+        error: Box<PlanError>,
+    },
+    /// Plans need more memory besides their values than the plans before left.
+    #[error(
+        "no plan was found that leaves enough memory to what its kernels need besides their values (scratch memory, \
+         {scratch} on a device): use more devices or a smaller model"
+    )]
+    NoRoom {
+        /// Bytes that the last plan left.
+        scratch: Bytes,
+    },
     /// It did not run.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -43,36 +64,6 @@ pub enum SessionError {
     /// The outputs could not be put together.
     #[error(transparent)]
     Output(#[from] EvalError),
-}
-
-/// Who runs what is planned.
-#[derive(Clone, Debug, Default)]
-pub enum Runner {
-    /// This host's processors, which stand for the devices of any machine.
-    #[default]
-    Cpu,
-    /// This host's GPUs.
-    #[cfg(feature = "cuda")]
-    Cuda {
-        /// Where each device of the machine is.
-        seats: Vec<ein_cuda::devices::Seat>,
-        /// What may be chosen.
-        settings: ein_cuda::devices::Settings,
-    },
-}
-
-impl Runner {
-    /// Makes a planned task graph ready to run.
-    pub fn executor(&self, tasks: &TaskGraph, parameters: &dyn ParameterSource) -> Result<Executor, RunError> {
-        match self {
-            Self::Cpu => Executor::new(tasks.clone(), parameters),
-            #[cfg(feature = "cuda")]
-            Self::Cuda { seats, settings } => Executor::on(tasks.clone(), |tasks| {
-                let seats = &seats[..tasks.devices];
-                Ok(Box::new(ein_cuda::devices::Devices::new(tasks, parameters, seats, *settings)?))
-            }),
-        }
-    }
 }
 
 /// A machine to plan for, and what is asked of plans.
@@ -174,11 +165,14 @@ impl Session {
                 .check(&node.name, &node.ty)
                 .map_err(|reason| SessionError::Parameter { name: node.name.clone(), reason })?;
         }
-        let (plan, origin) = self.cache.plan(graph, &self.machine, &self.options)?;
-        let executor = self.runner.executor(&plan.tasks, parameters)?;
+        let fitted = self.runner.fitted(&self.cache, graph, &self.machine, &self.options)?;
+        let Fitted { plan, origin, prepared, scratch } = fitted;
+        let executor = prepared.executor(&plan.tasks, parameters)?;
         Ok(Compiled {
             plan,
             origin,
+            on_gpus: !matches!(self.runner, Runner::Cpu),
+            scratch,
             executor,
             constants: BTreeMap::new(),
             inputs: BTreeMap::new(),
@@ -193,6 +187,8 @@ impl Session {
 pub struct Compiled {
     plan: Arc<Plan>,
     origin: Origin,
+    on_gpus: bool,
+    scratch: Vec<Bytes>,
     executor: Executor,
     constants: BTreeMap<String, Arc<Dense>>,
     /// What went into and came out of the last run, for comparing with the reference.
@@ -211,6 +207,16 @@ impl Compiled {
     /// Whether it was planned for this, or was known.
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// Whether this host's GPUs run it, rather than its processors.
+    pub fn is_on_gpus(&self) -> bool {
+        self.on_gpus
+    }
+
+    /// By device, the bytes that its kernels need besides its arena.
+    pub fn scratch(&self) -> &[Bytes] {
+        &self.scratch
     }
 
     /// What happened when in the last run.

@@ -1,18 +1,25 @@
 //! The same cases as of the CPU device, on one to eight fake GPUs, or as several devices on one.
 //!
-//! Every case is run on three numbers of devices, and by some plan, drawn from its place in the list: all on all would be
-//! minutes of the C++ compiler. `EIN_TEST_SEEDS` raises the number of random plans, `EIN_TEST_SEED` runs one alone.
+//! Every case is run on 1 to 8 devices: by the searched plan, by hand where the case has a plan, and by chance. Their kernels
+//! are compiled in a few goes of the C++ compiler. `EIN_TEST_SEEDS` raises the number of random plans, `EIN_TEST_SEED` runs
+//! one alone.
 //!
 //! With `EIN_TEST_GPU=1` all of it runs on this host's first GPU: every case as 1, 2, 4 and 8 devices of it. Nothing is read
 //! from files then, so the compiled tests can be carried to where the GPU is.
 
 use crate::on_fakes::{computed, seats};
-use ein_cuda::devices::Seat;
+use ein_cuda::devices::{Prepared, Seat, Settings};
+use ein_cuda::generate::PRELUDE;
+use ein_cuda::nodes::Work;
+use ein_fake_cuda::shim::{Instrument, prepare};
 use ein_fake_cuda::{Check, Fake, FakeMachine, install};
+use ein_ir::graph::Graph;
 use ein_ir::reference::run;
 use ein_ir::simplify::simplify;
+use ein_plan::choice::Choice;
 use ein_plan::lower::lower;
 use ein_plan::options::Options;
+use ein_plan::plan::plan;
 use ein_task::machine::Machine;
 use ein_task::memory::plan_memory;
 use ein_task::task::TaskGraph;
@@ -22,6 +29,7 @@ use ein_tests::choices::{Rng, drawn};
 use ein_tests::plans::cpus;
 use ein_tests::same::{difference, variable};
 use ein_tests::{machines, random};
+use std::collections::BTreeMap;
 
 /// GPUs for so many devices: one each, some, or one for all.
 fn gpus(devices: usize, n: usize) -> usize {
@@ -38,52 +46,95 @@ fn fakes(machine: &FakeMachine) -> Option<Fake> {
     (!on_a_gpu()).then(|| install(machine).expect("g++ is there"))
 }
 
-/// A plan by chance of a case.
-fn planned(case: &Case, machine: &Machine, seed: u64) -> TaskGraph {
-    let graph = case.graph();
-    let tasks = lower(&graph, &drawn(&graph, machine.len(), seed), machine, &Options::default());
-    let mut tasks = tasks.unwrap_or_else(|e| panic!("{}: {e}", case.name));
-    plan_memory(&mut tasks);
-    tasks
+/// A plan of a case, and where it is to run.
+struct Trial {
+    /// The case's place in its file.
+    case: usize,
+    /// The graph that was planned.
+    graph: Graph,
+    tasks: TaskGraph,
+    how: String,
+    gpus: usize,
+    seats: Vec<Seat>,
+    seed: u64,
 }
 
-/// What is wrong with how a plan of a case goes on these seats.
-fn wrong(case: &Case, tasks: &TaskGraph, seats: &[Seat]) -> Option<String> {
-    let graph = case.graph();
-    match (&case.fails, computed(&graph, tasks, &case.inputs(&graph), seats)) {
-        (None, Ok(found)) => difference(&found, &case.expected(&graph), case.within),
+/// Plans of a case on so many devices: by search, by hand where it says one, and by chance.
+fn planned(case: &Case, machine: &Machine, seed: u64) -> Vec<(String, Graph, TaskGraph)> {
+    let (graph, devices) = (case.graph(), machine.len());
+    let lowered = |how: &str, choice: &Choice| {
+        let tasks = lower(&graph, choice, machine, &Options::default());
+        let mut tasks = tasks.unwrap_or_else(|e| panic!("{}, {how}: {e}", case.name));
+        plan_memory(&mut tasks);
+        (how.to_owned(), graph.clone(), tasks)
+    };
+    let searched = plan(&graph, machine, &Options::default()).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+    let mut all = vec![("by search".to_owned(), searched.graph, searched.tasks)];
+    if case.by_hand() && case.on.contains(&devices) {
+        all.push(lowered("by hand", &case.choice(&graph, devices)));
+    }
+    all.push(lowered("by chance", &drawn(&graph, devices, seed)));
+    all
+}
+
+/// What is wrong with how a plan of a case goes.
+fn wrong(case: &Case, trial: &Trial) -> Option<String> {
+    let given = case.graph();
+    match (&case.fails, computed(&trial.graph, &trial.tasks, &case.inputs(&given), &trial.seats)) {
+        (None, Ok(found)) => difference(&found, &case.expected(&given), case.within),
         (None, Err(e)) => Some(e.to_string()),
         (Some(why), Err(e)) => (!e.to_string().contains(why.as_str())).then(|| format!("`{why}` is not in: {e}")),
         (Some(why), Ok(found)) => Some(format!("it should fail with `{why}`, but computes {found:?}")),
     }
 }
 
+/// Fake GPUs for a trial.
+fn stand_ins(trial: &Trial) -> FakeMachine {
+    FakeMachine::new(trial.gpus).seed(trial.seed)
+}
+
 fn check(file: &str) {
     let cases = parse(file);
-    let cases: Vec<_> = cases.iter().enumerate().filter(|(_, case)| case.refused.is_none()).collect();
+    let counts = if on_a_gpu() { vec![1, 2, 4, 8] } else { (1..=8).collect() };
+    let mut trials = Vec::new();
+    for (n, case) in cases.iter().enumerate().filter(|(_, case)| case.refused.is_none()) {
+        for &devices in &counts {
+            let machine = cpus(devices);
+            for (k, (how, graph, tasks)) in planned(case, &machine, (10 * n + devices) as u64).into_iter().enumerate() {
+                let seed = (100 * n + 10 * devices + k) as u64;
+                let gpus = if on_a_gpu() { 1 } else { gpus(devices, n + devices + k) };
+                let how = format!("{}, {how} on {devices} of {gpus} GPUs", case.name);
+                trials.push(Trial { case: n, graph, tasks, how, gpus, seats: seats(&machine, gpus), seed });
+            }
+        }
+    }
     if on_a_gpu() {
         // All of them are tried: a GPU is not always at hand.
-        let each = [1, 2, 4, 8].into_iter().flat_map(|devices| cases.iter().map(move |&(n, case)| (devices, n, case)));
-        let wrong = each.filter_map(|(devices, n, case)| {
-            let machine = cpus(devices);
-            let what = wrong(case, &planned(case, &machine, n as u64), &seats(&machine, 1))?;
-            Some(format!("{} as {devices} devices: {what}", case.name))
-        });
+        let wrong = trials.iter().filter_map(|t| Some(format!("{}: {}", t.how, wrong(&cases[t.case], t)?)));
         let wrong: Vec<String> = wrong.collect();
         assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
         return;
     }
-    for (n, case) in cases.into_iter().flat_map(|(n, case)| [(n, case), (n + 4, case), (n + 11, case)]) {
-        let devices = 1 + n % 8;
-        let machine = cpus(devices);
-        let tasks = planned(case, &machine, n as u64);
-        let gpus = gpus(devices, n);
-        let fake = install(&FakeMachine::new(gpus).seed(n as u64)).expect("g++ is there");
-        let how = format!("{} on {devices} of {gpus} GPUs", case.name);
-        if let Some(what) = wrong(case, &tasks, &seats(&machine, gpus)) {
-            panic!("{how}: {what}: {:?}\n{}", fake.report(), print(&tasks));
+    // All kernels at once: the compiler is most of what this takes.
+    let mut kernels = BTreeMap::new();
+    for trial in &trials {
+        let fake = install(&stand_ins(trial)).expect("g++ is there");
+        let prepared = Prepared::new(&trial.tasks, &trial.seats, Settings::default());
+        let prepared = prepared.unwrap_or_else(|e| panic!("{}: {e}", trial.how));
+        for node in &prepared.nodes().all {
+            if let Work::Kernel { kernel, .. } = &node.work {
+                kernels.insert(kernel.name.clone(), kernel.source.clone());
+            }
         }
-        assert_eq!(fake.report(), None, "{how}");
+        drop(fake);
+    }
+    prepare(PRELUDE, &kernels, Instrument::Accesses).unwrap_or_else(|e| panic!("{e}"));
+    for trial in &trials {
+        let fake = install(&stand_ins(trial)).expect("g++ is there");
+        if let Some(what) = wrong(&cases[trial.case], trial) {
+            panic!("{}: {what}: {:?}\n{}", trial.how, fake.report(), print(&trial.tasks));
+        }
+        assert_eq!(fake.report(), None, "{}", trial.how);
     }
 }
 

@@ -68,6 +68,17 @@ fn want_of_memory_names_the_device_and_the_bytes() {
     assert_eq!(bytes, tasks.arenas[1].0);
 }
 
+/// Each GPU has a stream to run on, made in the order of devices, and two before those while parameters are loaded.
+#[test]
+fn a_stream_that_is_not_made_names_its_device() {
+    for (after, device) in [(0, 0), (1, 1), (2, 2), (5, 1)] {
+        let error = refusal(&FakeMachine::new(3), Some(Fault::Stream(after)));
+        let RunError::Device { device: found, reason } = &error else { panic!("{after}: {error}") };
+        assert_eq!(*found, DeviceId(device), "{after}: {error}");
+        assert!(reason.contains("cuStreamCreate"), "{error}");
+    }
+}
+
 #[test]
 fn a_lost_device_is_named_and_nothing_is_run_any_more() {
     let (graph, tasks, inputs) = product();

@@ -2,6 +2,8 @@
 
 mod conformance;
 mod faults;
+mod measure;
+mod memory;
 mod models;
 mod nodes;
 mod on_fakes;

@@ -1,6 +1,6 @@
 //! Nodes of any plan: every edge of the task graph is a way among them, and what is moved is what is to be moved.
 
-use ein_cuda::nodes::{Block, Node, Nodes, Site, Sites, Staging, Work};
+use ein_cuda::nodes::{Block, Node, Nodes, Site, Sites, Staging, WORKSPACE, Work};
 use ein_cuda::program::{Arg, Base, Kernel, Launch, Program, Step, Target};
 use ein_cuda::rows::is_resident;
 use ein_plan::lower::lower;
@@ -27,7 +27,10 @@ fn drawn(seed: u64) -> (TaskGraph, Sites) {
     let site = |(n, host)| Site { gpu: if host { 0 } else { n % gpus }, host, target: Target::A100 };
     let apart = seed.is_multiple_of(2);
     let reach = (0..gpus).map(|a| (0..gpus).map(|b| a == b || !apart || (a + b) % 3 > 0).collect()).collect();
-    (tasks, Sites { devices: kinds.enumerate().map(site).collect(), reach, staging: Staging::Host })
+    (
+        tasks,
+        Sites { devices: kinds.enumerate().map(site).collect(), reach, staging: Staging::Host, workspace: WORKSPACE },
+    )
 }
 
 /// Some program of a row that computes: none to three steps, some with scratch memory, some that may report faults.

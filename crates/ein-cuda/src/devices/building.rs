@@ -5,7 +5,7 @@ use crate::driver::{
     Builder, DriverError, Element, Function, Gpu, KernelCall, Memory, Node as Built, Operands, Problem, Products,
     Stored, Stream, Strided, Traced, Word,
 };
-use crate::nodes::{Address, Block, Node, Nodes, Value, Work};
+use crate::nodes::{Address, Block, Node, Nodes, Sites, Value, Work};
 use crate::program::{Epilogue, Matmul, Matrix};
 use ein_ir::dtype::DType;
 use ein_run::{Cause, RunError};
@@ -22,6 +22,7 @@ pub(super) struct Building<'a> {
     graph: &'a TaskGraph,
     nodes: &'a Nodes,
     gpus: &'a [Arc<Gpu>],
+    sites: &'a Sites,
     memory: &'a [Memory],
     functions: &'a [BTreeMap<String, Function>],
     /// The library of products on each GPU that needs it, with a stream to record from.
@@ -33,6 +34,7 @@ impl<'a> Building<'a> {
         graph: &'a TaskGraph,
         nodes: &'a Nodes,
         gpus: &'a [Arc<Gpu>],
+        sites: &'a Sites,
         memory: &'a [Memory],
         functions: &'a [BTreeMap<String, Function>],
     ) -> Result<Self, RunError> {
@@ -46,7 +48,7 @@ impl<'a> Building<'a> {
             made.transpose()
         };
         let products = (0..gpus.len()).map(product).collect::<Result<_, _>>()?;
-        Ok(Self { graph, nodes, gpus, memory, functions, products })
+        Ok(Self { graph, nodes, gpus, sites, memory, functions, products })
     }
 
     /// All nodes as one graph.
@@ -63,7 +65,7 @@ impl<'a> Building<'a> {
 
     /// The nodes in pieces, and the row of each: those of one row, on one GPU.
     pub(super) fn trace(&mut self, settings: Settings) -> Result<(Traced, Vec<Option<TaskId>>), RunError> {
-        let mut traced = Traced::new(self.gpus).map_err(|e| failed(0, &e))?;
+        let mut traced = Traced::new(self.gpus).map_err(|(gpu, e)| failed(self.sites.first_on(gpu), &e))?;
         let (mut rows, mut pieces): (Vec<Option<TaskId>>, Vec<usize>) = (Vec::new(), Vec::new());
         let nodes = self.nodes;
         for run in nodes.all.chunk_by(|a, b| (a.row, a.gpu) == (b.row, b.gpu)) {
@@ -93,7 +95,7 @@ impl<'a> Building<'a> {
     fn refused(&self, node: &Node, error: &DriverError) -> RunError {
         match node.row {
             Some(row) => RunError::task(self.graph, row.0, Cause::Device { reason: error.to_string() }),
-            None => failed(0, error),
+            None => failed(self.sites.first_on(node.gpu), error),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Parameters, to the devices that hold them.
 
 use super::{failed, parameters as fed};
-use crate::driver::{Gpu, Memory, Stream};
+use crate::driver::{DriverError, Gpu, Memory, Passing};
 use crate::nodes::Sites;
 use ein_run::device::Memory as Arena;
 use ein_run::load::load as load_all;
@@ -16,13 +16,8 @@ const AT_ONCE: usize = 8 << 20;
 /// What pinned memory is for.
 const PURPOSE: &str = "parameters on their way to a device";
 
-/// A device's memory while parameters are written to it, through pinned memory.
-struct Loading<'a> {
-    gpu: &'a Arc<Gpu>,
-    memory: &'a mut Memory,
-    staging: Memory,
-    stream: Stream,
-}
+/// A device's memory while parameters are written to it.
+struct Loading<'a>(Passing<'a>);
 
 /// Loads all parameters.
 pub(super) fn load(
@@ -37,17 +32,27 @@ pub(super) fn load(
         return Ok(());
     }
     let loading = |(n, memory): (usize, _)| {
-        let gpu = &gpus[sites.devices[n].gpu];
-        let staging = Memory::of_host(gpu, AT_ONCE as u64, PURPOSE).map_err(|e| failed(n, &e))?;
-        Ok(Loading { gpu, memory, staging, stream: Stream::new(gpu).map_err(|e| failed(n, &e))? })
+        let made = Passing::new(&gpus[sites.devices[n].gpu], memory, AT_ONCE as u64, PURPOSE);
+        made.map(Loading).map_err(|e| failed(n, &e))
     };
     let mut all = memory.iter_mut().enumerate().map(loading).collect::<Result<Vec<_>, RunError>>()?;
-    load_all(graph, &feeds, parameters, all.iter_mut().map(|l| l as &mut dyn Arena).collect())
+    load_all(graph, &feeds, parameters, all.iter_mut().map(|l| l as &mut dyn Arena).collect())?;
+    all.iter().enumerate().try_for_each(|(n, loading)| loading.0.finish().map_err(|e| failed(n, &e)))
+}
+
+/// What a source or the driver says.
+struct Said(Cause);
+
+impl From<DriverError> for Said {
+    fn from(error: DriverError) -> Self {
+        Self(Cause::Device { reason: error.to_string() })
+    }
 }
 
 impl Arena for Loading<'_> {
     fn allocate(&mut self, bytes: Bytes) -> Result<(), Cause> {
-        self.memory.address(0, bytes.0).map(|_| ()).map_err(|e| Cause::Device { reason: e.to_string() })
+        let there = self.0.memory().address(0, bytes.0);
+        there.map(|_| ()).map_err(|e| Cause::Device { reason: e.to_string() })
     }
 
     fn put(
@@ -56,23 +61,13 @@ impl Arena for Loading<'_> {
         bytes: Bytes,
         fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Cause>,
     ) -> Result<(), Cause> {
-        let said = |e: crate::driver::DriverError| Cause::Device { reason: e.to_string() };
-        if bytes.0 > self.staging.bytes() {
-            self.staging = Memory::of_host(self.gpu, bytes.0, PURPOSE).map_err(said)?;
-        }
-        let count = bytes.0 as usize;
-        fill(&mut self.staging.host_mut()[..count])?;
-        self.memory.write(slot.offset, &mut self.staging, 0..count, &self.stream).map_err(said)
+        let put = self.0.write(slot.offset, bytes.0 as usize, |part| fill(part).map_err(Said));
+        put.map_err(|Said(cause)| cause)
     }
 
     fn get(&mut self, slot: Slot, bytes: Bytes, take: &mut dyn FnMut(&[u8]) -> Result<(), Cause>) -> Result<(), Cause> {
-        let said = |e: crate::driver::DriverError| Cause::Device { reason: e.to_string() };
-        if bytes.0 > self.staging.bytes() {
-            self.staging = Memory::of_host(self.gpu, bytes.0, PURPOSE).map_err(said)?;
-        }
-        let part = 0..bytes.0 as usize;
-        self.memory.read(slot.offset, &mut self.staging, part, &self.stream).map_err(said)?;
-        take(&self.staging.host()[..bytes.0 as usize])
+        let got = self.0.read(slot.offset, bytes.0 as usize, |part| take(part).map_err(Said));
+        got.map_err(|Said(cause)| cause)
     }
 
     fn at_once(&self) -> Option<usize> {

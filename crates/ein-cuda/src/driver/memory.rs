@@ -90,44 +90,26 @@ impl Memory {
         }
     }
 
-    /// Copies bytes of `staging`, pinned memory, here, on a stream of the same GPU, and waits for that.
-    pub fn write(
+    /// Begins to copy bytes from here to a part of another block, or from there to here. One of the two is pinned memory of
+    /// the host, and the stream is of the GPU of the other. Both are left alone until the stream is waited for.
+    pub(super) fn begin(
         &mut self,
-        offset: u64,
-        staging: &mut Self,
-        part: Range<usize>,
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        self.begin_write(offset, staging, part, stream)?;
-        stream.synchronize()
-    }
-
-    /// Copies bytes from here to a part of pinned memory, on a stream of the same GPU, and waits for that.
-    pub fn read(
-        &self,
-        offset: u64,
-        staging: &mut Self,
-        part: Range<usize>,
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        self.begin_read(offset, staging, part, stream)?;
-        stream.synchronize()
-    }
-
-    /// Begins what [`Memory::write`] does. Both blocks are left alone until the stream is waited for.
-    pub(super) fn begin_write(
-        &mut self,
+        way: Way,
         offset: u64,
         staging: &mut Self,
         part: Range<usize>,
         stream: &Stream,
     ) -> Result<(), DriverError> {
         let bytes = part.len();
-        let to = self.address(offset, bytes as u64)?;
-        let from = staging.address(part.start as u64, bytes as u64)?;
+        let own = self.address(offset, bytes as u64)?;
+        let other = staging.address(part.start as u64, bytes as u64)?;
         if bytes == 0 {
             return Ok(());
         }
+        let (from, to) = match way {
+            Way::Here => (other, own),
+            Way::There => (own, other),
+        };
         if self.host.is_some() {
             // SAFETY: both ranges were compared with their blocks, of which there are two, and both are the host's.
             unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
@@ -135,36 +117,28 @@ impl Memory {
         }
         debug_assert_eq!(self.gpu.ordinal(), stream.gpu().ordinal(), "a stream of the memory's own GPU");
         self.gpu.bind()?;
-        // SAFETY: both ranges were compared with their blocks, and live until the copy is waited for.
-        let begun = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from as *const c_void, bytes, stream.handle()) };
-        check("cuMemcpyHtoDAsync", begun)
+        match way {
+            Way::Here => {
+                // SAFETY: both ranges were compared with their blocks, and live until the copy is waited for.
+                let begun = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from as *const c_void, bytes, stream.handle()) };
+                check("cuMemcpyHtoDAsync", begun)
+            }
+            Way::There => {
+                // SAFETY: as above.
+                let begun = unsafe { sys::cuMemcpyDtoHAsync_v2(to as *mut c_void, from, bytes, stream.handle()) };
+                check("cuMemcpyDtoHAsync", begun)
+            }
+        }
     }
+}
 
-    /// Begins what [`Memory::read`] does. Both blocks are left alone until the stream is waited for.
-    pub(super) fn begin_read(
-        &self,
-        offset: u64,
-        staging: &mut Self,
-        part: Range<usize>,
-        stream: &Stream,
-    ) -> Result<(), DriverError> {
-        let bytes = part.len();
-        let from = self.address(offset, bytes as u64)?;
-        let to = staging.address(part.start as u64, bytes as u64)?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        if self.host.is_some() {
-            // SAFETY: as in `begin_write`.
-            unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
-            return Ok(());
-        }
-        debug_assert_eq!(self.gpu.ordinal(), stream.gpu().ordinal(), "a stream of the memory's own GPU");
-        self.gpu.bind()?;
-        // SAFETY: as in `begin_write`.
-        let begun = unsafe { sys::cuMemcpyDtoHAsync_v2(to as *mut c_void, from, bytes, stream.handle()) };
-        check("cuMemcpyDtoHAsync", begun)
-    }
+/// Which way bytes go between a block and pinned memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Into the block.
+    Here,
+    /// Out of it.
+    There,
 }
 
 impl Drop for Memory {

@@ -1,7 +1,8 @@
 //! A graph and its memory, to be run again and again.
 
 use super::graph::Exec;
-use super::{DriverError, Memory, Products, Stream, Traced};
+use super::memory::Way;
+use super::{DriverError, Event, Memory, Products, Stream, Traced};
 use std::ops::Range;
 
 /// A graph that runs as often as it is wanted, and the memory that it uses.
@@ -11,6 +12,8 @@ use std::ops::Range;
 pub struct Replay {
     // They are dropped in this order: what runs before what it uses.
     traced: Option<Traced>,
+    /// Before and after a run that is timed.
+    moments: Option<[Event; 2]>,
     exec: Exec,
     #[expect(dead_code, reason = "what the library of products recorded may use what belongs to its handle")]
     products: Vec<Products>,
@@ -40,7 +43,7 @@ impl Replay {
         products: Vec<Products>,
         traced: Option<Traced>,
     ) -> Self {
-        Self { traced, exec, products, streams, memory, failed: None }
+        Self { traced, moments: None, exec, products, streams, memory, failed: None }
     }
 
     /// Runs the graph once, and waits for it. Of a traced one, when each of its pieces began and ended, in seconds.
@@ -64,6 +67,28 @@ impl Replay {
         result
     }
 
+    /// Runs the graph once, and waits for it: seconds from its begin to its end by the clock of the GPU that it is given to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Replay::run`], and a driver that does not tell what is between two moments.
+    pub fn timed(&mut self) -> Result<f64, DriverError> {
+        let stream = &self.streams[0];
+        if self.moments.is_none() {
+            self.moments = Some([Event::new(stream.gpu())?, Event::new(stream.gpu())?]);
+        }
+        let [begin, end] = self.moments.as_ref().expect("just made");
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let given = begin.record(stream).and_then(|()| self.exec.launch(stream)).and_then(|()| end.record(stream));
+        let result = given.and_then(|()| stream.synchronize()).and_then(|()| end.seconds_since(begin));
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
     /// What block `n` of the host's memory holds.
     pub fn host(&self, n: usize) -> &[u8] {
         self.memory[n].host()
@@ -81,7 +106,7 @@ impl Replay {
     ///
     /// What the driver says, and of which block.
     pub fn write(&mut self, staging: usize, parts: &[Part]) -> Result<(), (usize, DriverError)> {
-        self.copy(staging, parts, Memory::begin_write)
+        self.copy(staging, parts, Way::Here)
     }
 
     /// Copies bytes of blocks to parts of block `staging`, which is the host's, each on a stream of its GPU, and waits for
@@ -91,16 +116,11 @@ impl Replay {
     ///
     /// What the driver says, and of which block.
     pub fn read(&mut self, staging: usize, parts: &[Part]) -> Result<(), (usize, DriverError)> {
-        self.copy(staging, parts, |block, offset, staging, at, stream| block.begin_read(offset, staging, at, stream))
+        self.copy(staging, parts, Way::There)
     }
 
     /// Begins a copy for each part, and waits for all that were begun, whatever came of them.
-    fn copy(
-        &mut self,
-        staging: usize,
-        parts: &[Part],
-        begin: impl Fn(&mut Memory, u64, &mut Memory, Range<usize>, &Stream) -> Result<(), DriverError>,
-    ) -> Result<(), (usize, DriverError)> {
+    fn copy(&mut self, staging: usize, parts: &[Part], way: Way) -> Result<(), (usize, DriverError)> {
         let Some(first) = parts.first() else { return Ok(()) };
         if let Some(error) = &self.failed {
             return Err((first.block, error.clone()));
@@ -113,8 +133,8 @@ impl Replay {
             let own = |stream: &Stream| stream.gpu().ordinal() == block.gpu().ordinal();
             let stream = self.streams.iter().position(own).expect("a stream of every GPU that has memory");
             begun[stream].get_or_insert(part.block);
-            let copied = begin(block, part.offset, host, part.at.clone(), &self.streams[stream]);
-            if let Err(error) = copied {
+            let begun_copy = block.begin(way, part.offset, host, part.at.clone(), &self.streams[stream]);
+            if let Err(error) = begun_copy {
                 result = Err((part.block, error));
                 break;
             }

@@ -26,9 +26,13 @@ struct Piece {
 
 impl Traced {
     /// No pieces yet, of so many GPUs.
-    pub fn new(gpus: &[Arc<Gpu>]) -> Result<Self, DriverError> {
-        let gpus =
-            gpus.iter().map(|gpu| Ok((Stream::new(gpu)?, Event::new(gpu)?))).collect::<Result<_, DriverError>>()?;
+    ///
+    /// # Errors
+    ///
+    /// What the driver says, and of which GPU by its place among them.
+    pub fn new(gpus: &[Arc<Gpu>]) -> Result<Self, (usize, DriverError)> {
+        let own = |gpu: &Arc<Gpu>| Ok((Stream::new(gpu)?, Event::new(gpu)?));
+        let gpus = gpus.iter().enumerate().map(|(n, gpu)| own(gpu).map_err(|e| (n, e))).collect::<Result<_, _>>()?;
         Ok(Self { gpus, pieces: Vec::new() })
     }
 

@@ -1,7 +1,7 @@
 //! Nodes, row by row.
 
 use super::moves;
-use super::{ALIGN, Address, Block, FAULT, Node, Nodes, Passage, Programs, Sites, Staged, Staging, Value, Work};
+use super::{ALIGN, Address, Block, FAULT, LANES, Node, Nodes, Passage, Programs, Sites, Staged, Staging, Value, Work};
 use crate::copies::Lines;
 use crate::program::{Arg, Base, Epilogue, Matmul, Place, Program, Step};
 use crate::rows::{Rows, is_resident};
@@ -12,10 +12,6 @@ use ein_task::task::{TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Rows of one device that may use scratch memory at once.
-const LANES: usize = 2;
-/// Most bytes that the library of products may use for one of them.
-const WORKSPACE: u64 = 32 << 20;
 /// A product with few blocks is done in parts that are summed: so many, each of which has f32 for every element.
 const PARTS: u64 = 16;
 
@@ -101,7 +97,7 @@ impl<'a> Making<'a> {
                 let target = &sites.devices[task.device.index()].target;
                 let program = programs(graph, id, target).map_err(|cause| RunError::task(graph, id.0, cause))?;
                 let device = &mut devices[task.device.index()];
-                device.needs(scratch(&program).1);
+                device.needs(scratch(&program, sites.workspace).1);
                 if program.steps.iter().any(reports) {
                     let before = device.records.len() as u64;
                     device.records.insert(id, before);
@@ -223,7 +219,7 @@ impl<'a> Making<'a> {
     /// The steps of a row that computes, one after the other.
     fn program(&mut self, id: TaskId, program: Program, waits: &[usize]) -> Vec<usize> {
         let device = self.graph.task(id).device.index();
-        let (begin, bytes) = scratch(&program);
+        let (begin, bytes) = scratch(&program, self.sites.workspace);
         let own = &mut self.devices[device];
         let (mut waits, lane) = (waits.to_vec(), own.lane(bytes));
         if bytes > 0 {
@@ -270,7 +266,8 @@ impl<'a> Making<'a> {
                     Epilogue::None => None,
                     Epilogue::Bias(place) => Some(at(place)),
                 };
-                let (workspace, bytes) = (at(Base::Scratch.at(workspace)), workspace_bytes(&matmul));
+                let (workspace, bytes) =
+                    (at(Base::Scratch.at(workspace)), workspace_bytes(&matmul, self.sites.workspace));
                 Work::Matmul {
                     at: [matmul.a, matmul.b, matmul.c].map(|m| at(m.place)),
                     bias,
@@ -357,19 +354,21 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Where a row's workspace for products begins in its scratch memory, and bytes of all of it.
-fn scratch(program: &Program) -> (u64, u64) {
+/// Where a row's workspace for products begins in its scratch memory, and bytes of all of it; a product gets at most `most`.
+fn scratch(program: &Program, most: u64) -> (u64, u64) {
     let products = program.steps.iter().filter_map(|step| match step {
-        Step::Matmul(m) => Some(workspace_bytes(m)),
+        Step::Matmul(m) => Some(workspace_bytes(m, most)),
         Step::Launch(_) | Step::Copy { .. } | Step::Zero { .. } => None,
     });
     let begin = program.scratch.next_multiple_of(ALIGN);
     (begin, (begin + products.max().unwrap_or(0)).next_multiple_of(ALIGN))
 }
 
-/// Bytes that the library may use for a product.
-fn workspace_bytes(m: &Matmul) -> u64 {
-    (4 * PARTS * m.m * m.n * m.batch).min(WORKSPACE).next_multiple_of(ALIGN)
+/// Bytes that the library may use for a product, at most so many.
+fn workspace_bytes(m: &Matmul, most: u64) -> u64 {
+    let most = most / ALIGN * ALIGN;
+    let parts = [m.m, m.n, m.batch].iter().fold(4 * PARTS, |bytes, extent| bytes.saturating_mul(*extent));
+    parts.min(most).next_multiple_of(ALIGN)
 }
 
 /// Whether a step may report a fault.

@@ -41,13 +41,13 @@ extern "C" fn cuEventRecord(event: usize, stream: usize) -> u32 {
     with(|w| {
         let handle = find(w, stream)?;
         let stream = &w.streams[&handle];
-        let time = w.clock.elapsed().as_micros() as u64;
+        let since = w.schedule.now();
         let event = w.events.get_mut(&event).ok_or(INVALID_HANDLE)?;
         if event.gpu != stream.gpu {
             return Err(INVALID_CONTEXT);
         }
         event.recorded = true;
-        event.time = time;
+        event.since = since;
         if let Some(id) = stream.capture {
             event.captured = Some((id, stream.captured.clone()));
         } else {
@@ -90,7 +90,7 @@ extern "C" fn cuEventElapsedTime(out: *mut f32, begin: usize, end: usize) -> u32
     cuEventElapsedTime_v2(out, begin, end)
 }
 
-/// Something greater than 0: fake GPUs tell no times.
+/// Simulated milliseconds.
 extern "C" fn cuEventElapsedTime_v2(out: *mut f32, begin: usize, end: usize) -> u32 {
     with(|w| {
         let (a, b) = (w.events.get(&begin).ok_or(INVALID_HANDLE)?, w.events.get(&end).ok_or(INVALID_HANDLE)?);
@@ -103,7 +103,8 @@ extern "C" fn cuEventElapsedTime_v2(out: *mut f32, begin: usize, end: usize) -> 
         if !w.schedule.done(&a.after) || !w.schedule.done(&b.after) {
             return Err(NOT_READY);
         }
-        put(out, b.time.saturating_sub(a.time).max(1) as f32 / 1000.0)
+        let at = |e: &Event| w.schedule.over(&e.after).max(e.since);
+        put(out, ((at(b) - at(a)) * 1e3) as f32)
     })
 }
 

@@ -5,12 +5,13 @@
 
 use super::gpu_ffi::{bound, current, put};
 use crate::graph::What;
+use crate::machine::Fault;
 use crate::schedule::Plan;
 use crate::stubs_ffi::{Symbol, symbols};
 use crate::work::{Node, Work};
 use crate::world::{
-    CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, INVALID_VALUE, NOT_READY, Stream,
-    World, context_of, own_stream, with,
+    CAPTURE_IMPLICIT, CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, INVALID_VALUE, NOT_READY,
+    OUT_OF_MEMORY, Stream, World, context_of, own_stream, with,
 };
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -133,6 +134,9 @@ extern "C" fn cuStreamCreate(out: *mut usize, flags: u32) -> u32 {
 extern "C" fn cuStreamCreateWithPriority(out: *mut usize, flags: u32, _priority: c_int) -> u32 {
     with(|w| {
         let gpu = current(w)?;
+        if w.strikes(|f| if let Fault::Stream(left) = f { Some(left) } else { None }) {
+            return Err(OUT_OF_MEMORY);
+        }
         let handle = w.handle();
         let blocking = flags & 1 == 0;
         w.streams.insert(handle, Stream { gpu, blocking, after: Vec::new(), capture: None, captured: Vec::new() });

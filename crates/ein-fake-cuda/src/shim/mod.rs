@@ -3,15 +3,18 @@
 pub(crate) mod compile;
 pub(crate) mod library_ffi;
 mod memory_ffi;
+mod prepared;
 mod scan;
 pub(crate) mod shadow;
 mod watch;
 
 pub use compile::Instrument;
 pub use memory_ffi::{Memory, MemoryError};
+pub use prepared::prepare;
 
 use library_ffi::{Kernel, Library};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 /// The header that stands before every module's text.
 pub const HEADER: &str = concat!(include_str!("shim.h"), include_str!("math.h"));
@@ -28,8 +31,8 @@ pub const THREADS: u32 = 1024;
 /// A compiled text.
 #[derive(Debug)]
 pub struct Module {
-    library: Library,
-    path: PathBuf,
+    /// One, unless its kernels were compiled before, with others.
+    libraries: Vec<Arc<Library>>,
 }
 
 /// An argument of a kernel.
@@ -78,33 +81,35 @@ impl Module {
 
     /// Compiles a text whose kernels tell of every access to memory, or not.
     pub fn instrumented(source: &str, instrument: Instrument) -> Result<Self, String> {
-        Self::open(&compile::module(source, instrument)?)
+        match prepared::find(source, instrument) {
+            Some(libraries) => Ok(Self { libraries }),
+            None => Self::open(&compile::module(source, instrument)?),
+        }
     }
 
     /// Opens what was compiled to a file.
     pub fn open(path: &Path) -> Result<Self, String> {
         compile::runtime()?;
-        Ok(Self { library: Library::open(path, false)?, path: path.to_path_buf() })
+        Ok(Self { libraries: vec![Arc::new(Library::open(path, false)?)] })
     }
 
-    /// The file it was compiled to.
-    pub fn path(&self) -> &Path {
-        &self.path
+    fn kernel(&self, name: &str) -> Option<&Kernel> {
+        self.libraries.iter().find_map(|library| library.kernel(name))
     }
 
     /// Whether it has such a kernel.
     pub fn has(&self, kernel: &str) -> bool {
-        self.library.kernel(kernel).is_some()
+        self.kernel(kernel).is_some()
     }
 
     /// Bytes of static shared memory of a kernel.
     pub fn shared(&self, kernel: &str) -> Option<u32> {
-        Some(self.library.kernel(kernel)?.shared())
+        Some(self.kernel(kernel)?.shared())
     }
 
     /// Bytes of each parameter of a kernel.
     pub fn parameters(&self, kernel: &str) -> Option<Vec<u32>> {
-        Some(self.library.kernel(kernel)?.parameters())
+        Some(self.kernel(kernel)?.parameters())
     }
 
     /// Runs a kernel: `shared` bytes of dynamic shared memory for each block.
@@ -120,7 +125,7 @@ impl Module {
         shared: u32,
         args: &[Argument],
     ) -> Result<(), String> {
-        let found = self.library.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
+        let found = self.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
         let values: Vec<([u8; 8], u32)> = args.iter().map(|a| a.bytes()).collect();
         let given: Vec<u32> = values.iter().map(|v| v.1).collect();
         if given != found.parameters() {
@@ -144,7 +149,7 @@ impl Module {
         args: &[[u8; 8]],
         seed: u64,
     ) -> Result<(), String> {
-        let found = self.library.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
+        let found = self.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
         launch(kernel, found, grid, block, shared, args, seed)
     }
 }

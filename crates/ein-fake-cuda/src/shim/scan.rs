@@ -41,6 +41,12 @@ pub(super) fn prepared(source: &str) -> String {
     out
 }
 
+/// The names of a text's kernels.
+pub(super) fn names(source: &str) -> BTreeSet<String> {
+    let plain = without_comments(source);
+    kernels(&plain, &tokens(&plain)).into_iter().map(|k| k.name.to_owned()).collect()
+}
+
 struct Kernel<'a> {
     name: &'a str,
     body: (usize, usize),

@@ -9,25 +9,29 @@ use ein_ir::monoid::Form;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_task::machine::DeviceId;
-use ein_task::memory::plan_memory;
+use ein_task::memory::{ALIGN, plan_memory};
 use ein_task::task::{External, OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
+use ein_task::units::Bytes;
 use std::collections::BTreeMap;
 
 /// A task graph that grows.
-pub(super) struct Rows(TaskGraph);
+pub struct Rows(TaskGraph);
 
 impl Rows {
-    pub(super) fn new(devices: usize) -> Self {
+    /// One without rows, on so many devices.
+    pub fn new(devices: usize) -> Self {
         Self(TaskGraph { devices, labels: vec!["measured".into()], ..TaskGraph::default() })
     }
 
-    pub(super) fn parameter(&mut self, ty: &TensorType) -> usize {
+    /// A parameter of this type: its position among the externals.
+    pub fn parameter(&mut self, ty: &TensorType) -> usize {
         let name = format!("x{}", self.0.externals.len());
         self.0.externals.push(External { name, kind: InputKind::Parameter, ty: ty.clone() });
         self.0.externals.len() - 1
     }
 
-    pub(super) fn op(&mut self, op: Op, operands: &[TensorType]) -> usize {
+    /// An operation on operands of these types, which computes: its position among the operations.
+    pub fn op(&mut self, op: Op, operands: &[TensorType]) -> usize {
         let types: Vec<_> = operands.iter().map(|t| t.dtype).collect();
         let spec = op.spec(&types).expect("what is measured computes");
         let result = TensorType::new(spec.dtype, spec.result_region(&spec.space()).shape());
@@ -36,14 +40,15 @@ impl Rows {
         self.0.ops.len() - 1
     }
 
-    pub(super) fn feed(&mut self, device: usize, external: usize) -> TaskId {
+    /// A parameter, whole, on a device.
+    pub fn feed(&mut self, device: usize, external: usize) -> TaskId {
         let region = self.0.externals[external].ty.whole();
         let form = Form::finished(self.0.externals[external].ty.dtype, region.rank());
         self.push(device, Verb::Feed { external }, &[], Value { region, form })
     }
 
     /// A whole operation on one device.
-    pub(super) fn kernel(&mut self, device: usize, op: usize, reads: &[TaskId]) -> TaskId {
+    pub fn kernel(&mut self, device: usize, op: usize, reads: &[TaskId]) -> TaskId {
         let spec = self.0.ops[op].spec.as_ref().expect("made with one");
         let (labels, dtype) = (spec.space(), spec.dtype);
         let region = spec.result_region(&labels);
@@ -52,18 +57,36 @@ impl Rows {
         self.push(device, Verb::Kernel { op, labels, finish: true, operands }, reads, Value { region, form })
     }
 
-    pub(super) fn cut(&mut self, of: TaskId, region: Region) -> TaskId {
+    /// A box of a value, on its device.
+    pub fn cut(&mut self, of: TaskId, region: Region) -> TaskId {
         let task = self.0.task(of);
         let (device, form) = (task.device.index(), task.value.form.clone());
         self.push(device, Verb::Cut, &[of], Value { region, form })
     }
 
     /// Both halves of a move; the receiving one.
-    pub(super) fn transfer(&mut self, of: TaskId, to: usize) -> TaskId {
+    pub fn transfer(&mut self, of: TaskId, to: usize) -> TaskId {
         let (from, value) = (self.0.task(of).device, self.0.task(of).value.clone());
         let nothing = Value::nothing(value.region.clone());
         let send = self.push(from.index(), Verb::Send { to: DeviceId(to as u16) }, &[of], nothing);
         self.push(to, Verb::Receive { from }, &[send], value)
+    }
+
+    /// Has a row wait for an earlier one besides those that it reads. [`Rows::apart`] keeps that; planning memory does not.
+    pub fn wait(&mut self, row: TaskId, earlier: TaskId) {
+        self.0.tasks[row.index()].after.push(earlier);
+    }
+
+    /// The task graph, with memory of its own for every value: nothing waits but for what it reads and what it was told
+    /// to wait for.
+    pub fn apart(mut self) -> TaskGraph {
+        self.0.arenas = vec![Bytes(0); self.0.devices];
+        for task in &mut self.0.tasks {
+            let end = &mut self.0.arenas[task.device.index()].0;
+            task.slot = Slot { offset: *end, bytes: task.value.bytes().0.next_multiple_of(ALIGN) };
+            *end += task.slot.bytes;
+        }
+        self.0
     }
 
     fn push(&mut self, device: usize, verb: Verb, reads: &[TaskId], value: Value) -> TaskId {
