@@ -5,10 +5,11 @@ use super::gathered::{Gathered, gathered};
 use super::gemm::{self, Factor, Matrix, MatrixMut};
 use super::packed::{self, Sink};
 use super::piece::{Elements, Piece, PieceMut};
+use super::short::{self, Right};
 use super::strided::{Odometer, Strided};
-use super::{Scratch, convert};
+use super::{Scratch, convert, tiles};
 use crate::error::Cause;
-use bytemuck::Pod;
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Binary, Expr, Row};
@@ -92,23 +93,31 @@ pub(crate) struct Constant {
     pub(crate) extents: [usize; 2],
     /// Steps along them.
     pub(crate) steps: [i64; 2],
+    /// Of the elements: `f32`, or `bf16` where they are in tiles.
+    pub(crate) dtype: DType,
 }
 
 /// The matrix that operand `n` of a block is, where the block is products with it as the one factor that does not
-/// change, and nothing of it is left out.
+/// change, nothing of it is left out, and elements of its type, the other factor's being `other`, are packed here.
 pub(crate) fn packable(
     e: &Einsum,
     labels: &Region,
     operands: [&Region; 2],
     result: &Region,
     n: usize,
+    [dtype, other]: [DType; 2],
 ) -> Option<Constant> {
     let Loops { products, operands: strided, .. } = loops(e, labels, operands, result).ok()??;
     let p = if n == 0 { products.swap() } else { products };
     let apart = p.folded.is_empty() && p.free.iter().all(|d| d.right == 0);
     let whole = p.k.extent * p.n.extent == operands[n].volume() && strided[n].base == 0;
-    let factor = Constant { extents: [p.k.extent, p.n.extent], steps: [p.k.right, p.n.right] };
-    (apart && whole).then_some(factor)
+    let extents = [p.k.extent, p.n.extent];
+    let kind = match (dtype, other) {
+        (DType::F32, _) => true,
+        (DType::BF16, DType::BF16) => short::fills(extents) && tiles::available(),
+        _ => false,
+    };
+    (apart && whole && kind).then_some(Constant { extents, steps: [p.k.right, p.n.right], dtype })
 }
 
 /// Does a block of an einsum by matrix products, or returns `false` where it is not one.
@@ -137,6 +146,9 @@ pub(crate) fn contract(
     };
     left.dtype()?;
     right.dtype()?;
+    if wide == DType::F32 && in_tiles(&way, [left, right], [a.base, b.base], (into, result), &mut scratch.near[1]) {
+        return Ok(true);
+    }
     let (a, b) = ((left.elements(0), &a), (right.elements(0), &b));
     let extents = labels.shape();
     if wide == DType::F64 {
@@ -147,6 +159,63 @@ pub(crate) fn contract(
     Ok(true)
 }
 
+/// Products of `bf16` in tile registers; `false` where they are something else.
+fn in_tiles(
+    way: &Way,
+    [left, right]: [&Piece<'_>; 2],
+    [a_base, b_base]: [i64; 2],
+    (into, result): (i64, &mut PieceMut<'_>),
+    tile: &mut Vec<f32>,
+) -> bool {
+    let (Elements::BF16(a), Elements::BF16(b)) = (left.elements(0), right.elements(0)) else { return false };
+    let (a, b) = ((cast_slice::<_, u16>(a), a_base), (cast_slice::<_, u16>(b), b_base));
+    let (p, a, b, packed) = match way {
+        Way::Packed(p, false) => (p.clone(), a, b, true),
+        Way::Packed(p, true) => (p.clone(), b, a, true),
+        Way::InPlace(p) if p.folded.is_empty() && short::worth([p.m.extent, p.n.extent, p.k.extent]) => {
+            // Columns of the result lie side by side, if they can.
+            if p.n.step() != 1 && p.m.step() == 1 { (p.clone().swap(), b, a, false) } else { (p.clone(), a, b, false) }
+        }
+        Way::InPlace(_) | Way::Gathered(_) => return false,
+    };
+    if !tiles::available() {
+        return false;
+    }
+    let (m, n, k) = (p.m.extent, p.n.extent, p.k.extent);
+    let many = short::rows(m, k);
+    let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
+    loop {
+        let (mut left, mut right, mut into) = (a.1, b.1, into);
+        for (d, &at) in p.free.iter().zip(free.at()) {
+            left += d.left * at as i64;
+            right += d.right * at as i64;
+            into += d.out * at as i64;
+        }
+        let right = if packed {
+            Right::Tiles(&b.0[p.packed_from(right)..])
+        } else {
+            Right::Matrix(Matrix { data: b.0, at: right, row: p.k.right, column: p.n.right })
+        };
+        for first in (0..m).step_by(many) {
+            let at = left + first as i64 * p.m.left;
+            let left = Matrix { data: a.0, at, row: p.m.left, column: p.k.left };
+            let (at, steps) = (into + first as i64 * p.m.out, [p.m.step(), p.n.step()]);
+            let extents = [many.min(m - first), n, k];
+            let done = if result.dtype(0) == DType::F32 {
+                short::product(extents, left, right, &mut Tiles { out: result.slice(0), at, steps, tile })
+            } else {
+                let dtype = result.dtype(0);
+                let mut sink = Rounded { out: result.bytes(0), dtype, at, steps, tile };
+                short::product(extents, left, right, &mut sink)
+            };
+            assert!(done, "there are tile registers");
+        }
+        if !free.step() {
+            return true;
+        }
+    }
+}
+
 /// Whether an einsum is a sum of products.
 pub(crate) fn is_product(e: &Einsum) -> bool {
     e.folds() && e.monoid == Monoid::Sum && e.accesses.len() == 2 && factors(&e.join).is_some()
@@ -155,13 +224,12 @@ pub(crate) fn is_product(e: &Einsum) -> bool {
 /// Who uses a product's tiles while they are near.
 pub(crate) trait Use {
     /// Rows and columns of the product, whose rows are the first `lead` labels of the result and whose columns are the
-    /// others; of several labels of columns there are all.
-    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[f32]) -> Result<(), Cause>;
+    /// others; of several labels of columns there are all. Values are of the product's type.
+    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[u8]) -> Result<(), Cause>;
 }
 
-/// Hands out the tiles of a finished block that is one product with a packed factor, row by row in `f32`; `false` where
-/// it is not.
-pub(crate) fn tiles(
+/// Hands out the tiles of a finished block that is one product with a packed factor, row by row; `false` where it is not.
+pub(crate) fn each_tile(
     e: &Einsum,
     labels: &Region,
     operands: &[Option<Piece<'_>>],
@@ -170,7 +238,7 @@ pub(crate) fn tiles(
 ) -> Result<bool, Cause> {
     let [Some(left), Some(right)] = operands else { return Ok(false) };
     let whole = Region(labels.0[..e.rank].to_vec());
-    if left.packed == right.packed || e.dtype != DType::F32 {
+    if left.packed == right.packed || !matches!(e.dtype, DType::F32 | DType::BF16) {
         return Ok(false);
     }
     let Some(Loops { products, operands: strided, .. }) = loops(e, labels, [left.region, right.region], &whole)? else {
@@ -185,23 +253,35 @@ pub(crate) fn tiles(
     let in_rows = (m == 1 || p.m.out == n as i64) && (n == 1 || p.n.out == 1);
     let volume = |part: &[Interval]| part.iter().map(|i| i.len()).product::<usize>();
     let lead = (0..e.rank).find(|&lead| volume(&whole.0[..lead]) == m && volume(&whole.0[lead..]) == n);
-    let (Some(lead), Elements::F32(a), Elements::F32(b)) = (lead, factor.elements(0), packed.elements(0)) else {
-        return Ok(false);
-    };
-    if !in_rows || !p.free.is_empty() || !p.folded.is_empty() {
-        return Ok(false);
-    }
-    let b = &b[p.packed_from(base)..];
+    let Some(lead) = lead.filter(|_| in_rows && p.free.is_empty() && p.folded.is_empty()) else { return Ok(false) };
+    let (from, split) = (p.packed_from(base), e.rank == lead + 1);
     let [buffer, tile] = near;
-    let rows = packed::block_rows([m, n, k]);
-    for first in (0..m).step_by(rows) {
-        let here = rows.min(m - first);
-        let at = strided.base + first as i64 * p.m.left;
-        let left = Matrix { data: a, at, row: p.m.left, column: p.k.left };
-        let split = e.rank == lead + 1;
-        let mut sink = Used { first, width: n, lead, split, tile, each: &mut *each, fault: Ok(()) };
-        packed::product([here, n, k], left, b, &mut sink, buffer);
-        sink.fault?;
+    let left = |first: usize| (strided.base + first as i64 * p.m.left, p.m.left, p.k.left);
+    match (factor.elements(0), packed.elements(0)) {
+        (Elements::F32(a), Elements::F32(b)) if e.dtype == DType::F32 => {
+            let many = packed::block_rows([m, n, k]);
+            for first in (0..m).step_by(many) {
+                let (at, row, column) = left(first);
+                let left = Matrix { data: a, at, row, column };
+                let rounded = None;
+                let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
+                packed::product([many.min(m - first), n, k], left, &b[from..], &mut sink, buffer);
+                sink.fault?;
+            }
+        }
+        (Elements::BF16(a), Elements::BF16(b)) if tiles::available() => {
+            let many = short::rows(m, k);
+            let right = Right::Tiles(&cast_slice(b)[from..]);
+            for first in (0..m).step_by(many) {
+                let (at, row, column) = left(first);
+                let left = Matrix { data: cast_slice(a), at, row, column };
+                let rounded = (e.dtype == DType::BF16).then_some(&mut *buffer);
+                let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
+                short::product([many.min(m - first), n, k], left, right, &mut sink);
+                sink.fault?;
+            }
+        }
+        _ => return Ok(false),
     }
     Ok(true)
 }
@@ -214,6 +294,8 @@ struct Used<'a> {
     /// Whether some columns may go alone.
     split: bool,
     tile: &'a mut Vec<f32>,
+    /// Where a tile is put as `bf16`, if that is the product's type.
+    rounded: Option<&'a mut Vec<f32>>,
     each: &'a mut dyn Use,
     fault: Result<(), Cause>,
 }
@@ -235,7 +317,15 @@ impl Sink for Used<'_> {
         let columns = if self.split { columns } else { 0..self.width };
         let size = rows.len() * columns.len();
         let rows = self.first + rows.start..self.first + rows.end;
-        self.fault = self.each.tile(rows, self.lead, columns, &self.tile[..size]);
+        let values = if let Some(rounded) = &mut self.rounded {
+            rounded.resize(rounded.len().max(size.div_ceil(2)), 0.0);
+            let out = &mut cast_slice_mut(rounded)[..2 * size];
+            convert::from_f32(&self.tile[..size], DType::BF16, out, 0);
+            &*out
+        } else {
+            cast_slice(&self.tile[..size])
+        };
+        self.fault = self.each.tile(rows, self.lead, columns, values);
     }
 }
 
@@ -507,6 +597,38 @@ impl Sink for Tiles<'_> {
         for (r, values) in rows.zip(self.tile.chunks(columns.len())) {
             for (c, &value) in columns.clone().zip(values) {
                 self.out[(self.at + r as i64 * row + c as i64 * column) as usize] = value;
+            }
+        }
+    }
+}
+
+/// Tiles that are rounded to the result's type.
+struct Rounded<'a> {
+    out: &'a mut [u8],
+    dtype: DType,
+    at: i64,
+    steps: [i64; 2],
+    tile: &'a mut Vec<f32>,
+}
+
+impl Sink for Rounded<'_> {
+    fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
+        let size = rows.len() * columns.len();
+        self.tile.resize(self.tile.len().max(size), 0.0);
+        (&mut self.tile[..size], columns.len())
+    }
+
+    fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
+        let [row, column] = self.steps;
+        for (r, values) in rows.zip(self.tile.chunks(columns.len())) {
+            let at = self.at + r as i64 * row + columns.start as i64 * column;
+            if column == 1 {
+                convert::from_f32(values, self.dtype, self.out, at as usize);
+                continue;
+            }
+            for (c, value) in values.iter().enumerate() {
+                let at = at + c as i64 * column;
+                convert::from_f32(std::slice::from_ref(value), self.dtype, self.out, at as usize);
             }
         }
     }

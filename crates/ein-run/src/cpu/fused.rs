@@ -11,7 +11,6 @@ use super::hoist::push;
 use super::piece::{Piece, PieceMut};
 use super::{Scratch, kernel};
 use crate::error::Cause;
-use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Expr, Row};
 use ein_ir::monoid::Form;
@@ -128,7 +127,7 @@ impl Fused<'_> {
         if let Op::Einsum(e) = &self.head.op {
             let mut near = std::mem::take(&mut scratch.near);
             let mut applied = Applied { fused: self, labels: last, rank, reads, result: &mut *result };
-            let done = contract::tiles(e, &self.labels[0], &operands, &mut near, &mut applied);
+            let done = contract::each_tile(e, &self.labels[0], &operands, &mut near, &mut applied);
             scratch.near = near;
             if done? {
                 return Ok(());
@@ -247,20 +246,21 @@ struct Applied<'a, 'b, 'c> {
 }
 
 impl Use for Applied<'_, '_, '_> {
-    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[f32]) -> Result<(), Cause> {
+    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[u8]) -> Result<(), Cause> {
         let mut trailing = self.labels.0[lead..].to_vec();
         if self.rank == lead + 1 {
             let first = trailing[0].lo;
             trailing[0] = Interval::new(first + columns.start, first + columns.end);
         }
         let width: usize = trailing[..self.rank - lead].iter().map(|i| i.len()).product();
-        let form = Form::finished(DType::F32, self.rank);
+        let dtype = self.fused.head.result.dtype;
+        let form = Form::finished(dtype, self.rank);
         let mut at = 0;
         for part in boxes(&self.labels.0[..lead], rows) {
             let labels = Region([&part[..], &trailing].concat());
             let region = Region(labels.0[..self.rank].to_vec());
-            let size = part.iter().map(|i| i.len()).product::<usize>() * width;
-            let between = Some(Piece::new(&region, &form, bytemuck::cast_slice(&values[at..at + size])));
+            let size = part.iter().map(|i| i.len()).product::<usize>() * width * dtype.bytes();
+            let between = Some(Piece::new(&region, &form, &values[at..at + size]));
             at += size;
             self.fused.map(&labels, between, self.reads, self.result)?;
         }

@@ -20,6 +20,7 @@ pub(crate) mod packing;
 mod parts;
 mod piece;
 mod rows;
+mod short;
 mod split;
 mod state;
 mod strided;

@@ -1,11 +1,15 @@
 //! Which parameters are packed, and when: once, in their own memory, after they are loaded.
 //!
-//! A weight that only products read, each as the same matrix, is stored as [`super::packed`] reads it: its elements
-//! change places within their slot. Whoever else reads a parameter finds it as it was loaded.
+//! A weight that only products read, each as the same matrix, is stored as [`super::packed`] reads it, or [`super::short`]
+//! where it is `bf16` and there are tile registers: its elements change places within their slot. Whoever else reads a
+//! parameter finds it as it was loaded.
 
 use super::contract::{Constant, packable};
 use super::gemm::Matrix;
 use super::packed;
+use super::short;
+use super::split::Side;
+use super::tiles::{RESULT, Tile};
 use bytemuck::{cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::Access;
@@ -13,7 +17,7 @@ use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_task::task::{OpRow, Source, Stage, Task, TaskGraph, TaskId, Verb};
 
-/// The values of a task graph that are packed. It follows from the graph alone.
+/// The values of a task graph that are packed. It follows from the graph and the processor.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
     /// By row.
@@ -27,7 +31,7 @@ impl Packing {
         let matrix = |(id, task): (TaskId, &Task)| {
             let Verb::Feed { external } = task.verb else { return None };
             let (form, external) = (&task.value.form, &graph.externals[external]);
-            if external.kind != InputKind::Parameter || form.fields.len() != 1 || form.fields[0].dtype != DType::F32 {
+            if external.kind != InputKind::Parameter || form.fields.len() != 1 {
                 return None;
             }
             let mut uses = readers[id.index()].iter().map(|&reader| reads(graph, reader, id));
@@ -49,7 +53,17 @@ impl Packing {
 
     /// Packs the value of a row, if it is to be, in its memory.
     pub(crate) fn pack(&self, row: TaskId, bytes: &mut [u8]) {
-        if let Some(Constant { extents, steps: [row, column] }) = self.matrix(row) {
+        let Some(Constant { extents, steps: [row, column], dtype }) = self.matrix(row) else { return };
+        if dtype == DType::BF16 {
+            let loaded: Vec<u16> = cast_slice(bytes).to_vec();
+            let [k, n] = extents;
+            let mut panel = vec![Tile::ZERO; short::count(RESULT, k)];
+            for (first, bytes) in (0..n as i64).step_by(RESULT).zip(bytes.chunks_exact_mut(panel.len() << 10)) {
+                let from = Matrix { data: &loaded, at: first * column, row, column };
+                short::pack(Side::Right, [k, RESULT], from, &mut panel);
+                bytes.copy_from_slice(cast_slice(&panel));
+            }
+        } else {
             let loaded: Vec<f32> = cast_slice(bytes).to_vec();
             packed::pack(extents, Matrix { data: &loaded, at: 0, row, column }, cast_slice_mut(bytes));
         }
@@ -93,7 +107,13 @@ fn reads(graph: &TaskGraph, reader: TaskId, value: TaskId) -> Option<Constant> {
         return None;
     }
     let regions: [&Region; 2] = [left, right].map(|id| &graph.task(id).value.region);
-    packable(e, labels, regions, &result, usize::from(right == value))
+    let [Some(dtype), Some(other)] = [value, if left == value { right } else { left }].map(|id| {
+        let fields = &graph.task(id).value.form.fields;
+        fields.first().filter(|_| fields.len() == 1).map(|f| f.dtype)
+    }) else {
+        return None;
+    };
+    packable(e, labels, regions, &result, usize::from(right == value), [dtype, other])
 }
 
 /// How many indices of a label of a row's block go together at least where the block is cut along it: of a packed operand

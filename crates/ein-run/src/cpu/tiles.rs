@@ -23,6 +23,11 @@ pub(crate) const RESULT: usize = 2 * SIDE;
 #[repr(C, align(64))]
 pub(crate) struct Tile(pub(crate) [[u32; SIDE]; SIDE]);
 
+// SAFETY: it is whole numbers without gaps: 1024 bytes, a multiple of its alignment.
+unsafe impl bytemuck::Zeroable for Tile {}
+// SAFETY: as above; it has no references and any bytes are one.
+unsafe impl bytemuck::Pod for Tile {}
+
 impl Tile {
     /// Zeros.
     pub(crate) const ZERO: Self = Self([[0; SIDE]; SIDE]);
@@ -268,6 +273,33 @@ mod amx {
             );
         }
     }
+
+    /// The product of [`super::Unit::whole`].
+    pub(super) fn whole(left: &[Tile], right: &[u16], out: &mut [f32], apart: usize, add: bool, near: &[Tile]) {
+        let steps = left.len() / 2;
+        let count = size_of_val(right) / size_of::<Tile>();
+        assert!(steps > 0 && left.len() == 2 * steps && count == left.len(), "as many steps on either side");
+        assert!(apart >= RESULT && out.len() >= (RESULT - 1) * apart + RESULT, "the result lies in its slice");
+        let (a, b, c) = (left.as_ptr(), right.as_ptr(), out.as_mut_ptr());
+        // SAFETY: as in `thirds`, of 2 KiB a step on either side; loads need no alignment.
+        unsafe {
+            product!(
+                a,
+                b,
+                steps,
+                c,
+                apart,
+                add,
+                near.as_ptr(),
+                "2048",
+                "256",
+                left!("0", "1024"),
+                right!("0", "1024"),
+                squares!(),
+                near!("0", "64", "128", "192")
+            );
+        }
+    }
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
@@ -280,6 +312,9 @@ mod amx {
     pub(super) fn configure() {}
     pub(super) fn release() {}
     pub(super) fn thirds(_: &[Tile], _: &[Tile], _: &mut [f32], _: usize, _: bool, _: &[Tile]) {
+        unreachable!("there are no tile registers")
+    }
+    pub(super) fn whole(_: &[Tile], _: &[u16], _: &mut [f32], _: usize, _: bool, _: &[Tile]) {
         unreachable!("there are no tile registers")
     }
 }
@@ -329,6 +364,13 @@ impl Unit {
     ) {
         let Self { here: PhantomData } = self;
         amx::thirds(left, right, out, apart, add, near);
+    }
+
+    /// The same of factors that are `bf16` as they stand: two tiles for every 32 inner indices, those of `right` by their
+    /// elements.
+    pub(crate) fn whole(&self, left: &[Tile], right: &[u16], out: &mut [f32], apart: usize, add: bool, near: &[Tile]) {
+        let Self { here: PhantomData } = self;
+        amx::whole(left, right, out, apart, add, near);
     }
 }
 

@@ -1,11 +1,22 @@
 //! Contractions of all sorts.
 
-use super::{Rng, check};
+use super::{Rng, assert_near, check, fields, room, stored};
+use crate::cpu::Scratch;
+use crate::cpu::contract::contract;
+use crate::cpu::gemm::Matrix;
+use crate::cpu::piece::{Piece, PieceMut};
+use crate::cpu::short;
+use crate::cpu::split::Side;
+use crate::cpu::tiles::tests::without;
+use crate::cpu::tiles::{self, Tile};
+use bytemuck::{cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr};
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
+use ein_ir::reference::{self, Operand};
+use ein_ir::region::Region;
 
 /// Checks an einsum whole and on random blocks, on integers exactly and on floats nearly.
 fn blocks(what: &str, e: &Einsum, operands: &[(DType, Vec<usize>)], rounds: usize) {
@@ -166,4 +177,54 @@ fn sixteen_bits_in_and_thirty_two_out() {
         dtype: DType::F32,
     };
     blocks("mixed", &e, &[(DType::BF16, vec![12, 20]), (DType::F16, vec![20, 13])], 6);
+}
+
+#[test]
+fn products_of_sixteen_bits_are_rounded_once() {
+    // Large enough for tile registers, where there are any; rows and columns in either place of the result.
+    for (spec, shapes) in [
+        ("sk,nk->sn", [vec![70, 96], vec![40, 96]]),
+        ("ks,kn->ns", [vec![96, 40], vec![96, 70]]),
+        ("bsk,bkn->bsn", [vec![3, 33, 64], vec![3, 64, 50]]),
+        ("shd,hdn->sn", [vec![40, 2, 48], vec![2, 48, 33]]),
+    ] {
+        let given: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
+        let e = Einsum::contraction(spec, &given, DType::BF16).expect("well formed");
+        let operands = shapes.map(|shape| (DType::BF16, shape));
+        blocks(spec, &e, &operands, 6);
+        without(|| blocks(spec, &e, &operands, 2));
+    }
+}
+
+#[test]
+fn a_packed_weight_of_sixteen_bits_is_read_by_columns() {
+    if !tiles::available() {
+        println!("skipped: this processor has no tile registers (AMX), or Linux does not lend them");
+        return;
+    }
+    let [s, n, k] = [70, 96, 64];
+    let e = Einsum::contraction("sk,nk->sn", &[&[s, k], &[n, k]], DType::BF16).expect("well formed");
+    let mut rng = Rng::new(5);
+    let (x, w) = (rng.dense(DType::BF16, &[s, k], true), rng.dense(DType::BF16, &[n, k], true));
+    let forms = [2, 2].map(|rank| Form::finished(DType::BF16, rank));
+    let regions = [Region::whole(&[s, k]), Region::whole(&[n, k])];
+    let words = [(&x, 0), (&w, 1)].map(|(v, n)| stored(std::slice::from_ref(v), &forms[0], &regions[n]));
+    let steps = Matrix { data: cast_slice(&words[1]), at: 0, row: 1, column: k as i64 };
+    let mut packed = vec![Tile::ZERO; short::count(n, k)];
+    short::pack(Side::Right, [k, n], steps, &mut packed);
+    // All, and blocks of columns that begin panels, of some rows, as several threads do them.
+    for (rows, columns) in [((0, s), (0, n)), ((3, 40), (32, n)), ((0, 1), (64, 96)), ((60, 70), (0, 64))] {
+        let labels = Region::of(&[rows, columns, (0, k)]);
+        let region = Region::of(&[rows, columns]);
+        let pieces = [
+            Some(Piece::new(&regions[0], &forms[0], cast_slice(&words[0]))),
+            Some(Piece::new(&regions[1], &forms[1], cast_slice(&packed)).packed(true)),
+        ];
+        let mut out = room(&forms[0], &region);
+        let mut result = PieceMut::new(&region, &forms[0], cast_slice_mut(&mut out));
+        assert_eq!(contract(&e, &labels, &pieces, &mut result, &mut Scratch::default()), Ok(true));
+        let given = [(&x, 0), (&w, 1)].map(|(data, n)| Some(Operand { data, region: regions[n].clone() }));
+        let expected = reference::block(&Op::Einsum(e.clone()), &labels, &given, &forms[0], true).expect("computed");
+        assert_near("packed", &fields(&out, &forms[0], &region), &expected, true);
+    }
 }
