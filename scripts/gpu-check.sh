@@ -27,20 +27,22 @@ print([r["executable"] for r in rows if r.get("executable") and r["target"]["nam
     du -ch "$folder"/* | tail -n 1
 }
 
-# One line of figures: our side and, where PyTorch is there, its sides, timed in turns.
+# One line of figures: our side and, where PyTorch is there, its sides, timed in turns. More options of `ein bench` may
+# follow.
 bench() {
     local what="$1" line="$2" devices="$3" peers="$4"
+    shift 4
     if ((SECONDS > LIMIT)); then
-        echo "{\"what\": \"$what\", \"line\": \"$line\", \"devices\": \"$devices\", \"skipped\": true}" >>figures.jsonl
+        echo "{\"what\": \"$what\", \"line\": \"$line${*:+ $*}\", \"devices\": \"$devices\", \"skipped\": true}" >>figures.jsonl
         return
     fi
     echo "timing $line on $devices" >&2
     local figures
     # A result that differs is said in the figures and by the exit code; the table says it again.
     figures="$(./ein bench "$line" --machine cuda --devices "$devices" --compare "$peers" --python "$PYTHON" \
-        --runs 9 --no-cache --json 2>>errors.txt)" || true
+        --runs 9 --no-cache --json "$@" 2>>errors.txt)" || true
     [[ -n "$figures" ]] || figures='null'
-    WHAT="$what" LINE="$line" DEVICES="$devices" FIGURES="$figures" "$PYTHON" -c 'import json, os
+    WHAT="$what" LINE="$line${*:+ $*}" DEVICES="$devices" FIGURES="$figures" "$PYTHON" -c 'import json, os
 e = os.environ
 row = {"what": e["WHAT"], "line": e["LINE"], "devices": e["DEVICES"], "figures": json.loads(e["FIGURES"])}
 print(json.dumps(row))' >>figures.jsonl
@@ -88,8 +90,11 @@ print(os.path.dirname(sorted(found)[-1]) if found else "")' 2>/dev/null || true)
     local eight=cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0
     bench product gemm:8192,8192,8192,bf16 cuda:0 torch:eager
     bench attention attention:1x4096,32,8,128,causal,bf16 cuda:0 torch:eager
+    bench attention attention:1x4096,32,8,128,causal,bf16 cuda:0 torch:eager --wgmma
     bench attention attention:1x32768,32,8,128,causal,bf16 cuda:0 torch:eager
+    bench attention attention:1x32768,32,8,128,causal,bf16 cuda:0 torch:eager --wgmma
     bench attention attention:32x128,32,8,128,causal,bf16 cuda:0 torch:eager
+    bench attention attention:32x128,32,8,128,causal,bf16 cuda:0 torch:eager --wgmma
     bench block block:1x4096,4096,32,32,11008,bf16 cuda:0 torch:compile
     bench decode block:decode=64x4096,4096,32,32,11008,bf16 cuda:0 torch:compile
     bench devices block:1x4096,4096,32,32,11008,bf16 "$eight" torch:eager

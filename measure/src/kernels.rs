@@ -67,10 +67,15 @@ fn compile(arguments: &Arguments) -> Result<Vec<String>, String> {
         kernels.len(),
         started.elapsed().as_secs_f64()
     );
+    let (of_one, of_all): (Vec<_>, Vec<_>) = kernels.iter().cloned().partition(|k| corpus::is_of_one(&k.0));
     let units: Vec<(Arch, &[(String, String)])> = arguments
         .arch
         .iter()
-        .flat_map(|&capability| kernels.chunks(TOGETHER).map(move |some| (Arch::of(capability), some)))
+        .flat_map(|&capability| {
+            let own = if capability == 90 { &of_one[..] } else { &[] };
+            let units = of_all.chunks(TOGETHER).chain(own.chunks(TOGETHER));
+            units.map(move |some| (Arch::of(capability), some))
+        })
         .collect();
     let next = AtomicUsize::new(0);
     let found: Mutex<BTreeMap<(String, Arch), Resources>> = Mutex::default();
@@ -84,6 +89,9 @@ fn compile(arguments: &Arguments) -> Result<Vec<String>, String> {
                     match compile_anew(&[PRELUDE, &texts.concat()].concat(), arch, &["--ptxas-options=-v"]) {
                         Ok(image) => {
                             let resources = resources::read(&image.log);
+                            // `wgmma` that does not run in the background, as it is meant to.
+                            let waiting = image.log.lines().filter(|line| line.contains("instructions are serialized"));
+                            refused.lock().expect("no thread panics").extend(waiting.map(str::to_owned));
                             let mut found = found.lock().expect("no thread panics");
                             for (name, _) in some {
                                 let own = resources.get(name).copied().unwrap_or_default();

@@ -174,6 +174,9 @@ pub struct Asked {
     /// On GPUs, let products of f32 round their factors to TF32, which is several times faster
     #[arg(long)]
     pub tf32: bool,
+    /// On GPUs that have them (Hopper), do attention by products of four warps at once (`wgmma`)
+    #[arg(long)]
+    pub wgmma: bool,
     /// What to minimise
     #[arg(long, value_enum, default_value = "time")]
     pub objective: Objective,
@@ -357,6 +360,9 @@ pub struct Bench {
     /// On GPUs, let products of f32 round their factors to TF32
     #[arg(long)]
     pub tf32: bool,
+    /// On GPUs that have them (Hopper), do attention by products of four warps at once (`wgmma`)
+    #[arg(long)]
+    pub wgmma: bool,
     /// Threads that compute at once, of every side; as many as there are processors if not given
     #[arg(long, value_name = "T", value_parser = at_least_one)]
     pub threads: Option<usize>,

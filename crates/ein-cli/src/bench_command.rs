@@ -200,6 +200,7 @@ fn asked_of(args: &Bench, devices: &str) -> Asked {
         machine,
         devices: Some(devices.to_owned()),
         tf32: args.tf32,
+        wgmma: args.wgmma,
         objective: Objective::Time,
         balance: None::<Balance>,
         memory_per_device: None,

@@ -63,7 +63,7 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
             DriverError::NoProducts
         );
     }
-    let settings = Settings { tf32: asked.tf32, traced, ..Settings::default() };
+    let settings = Settings { tf32: asked.tf32, wgmma: asked.wgmma, traced, ..Settings::default() };
     Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings }))
 }
 

@@ -35,6 +35,8 @@ pub enum Seat {
 pub struct Settings {
     /// Whether products of f32 may round their factors to TF32, which is several times faster.
     pub tf32: bool,
+    /// Whether attention may use `wgmma` on GPUs that have it (Hopper), rather than `mma`, which all have.
+    pub wgmma: bool,
     /// Whether runs tell when every row began and ended. Rows are then done one after the other on each GPU, which takes
     /// longer than a run does otherwise.
     pub traced: bool,
@@ -47,7 +49,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { tf32: false, traced: false, staging: Staging::default(), workspace: WORKSPACE }
+        Self { tf32: false, wgmma: false, traced: false, staging: Staging::default(), workspace: WORKSPACE }
     }
 }
 

@@ -29,6 +29,7 @@ mod contract;
 mod copy;
 mod einsum;
 mod ending;
+mod epilogue;
 mod expression;
 mod fold;
 mod fold_fields;
@@ -61,12 +62,46 @@ pub use copy::moved;
 pub const PRELUDE: &str = concat!(
     include_str!("generate/prelude.cuh"),
     include_str!("generate/tensor_cores.cuh"),
+    include_str!("generate/wgmma.cuh"),
     include_str!("generate/kernels/scan.cuh"),
     include_str!("generate/kernels/top.cuh"),
     include_str!("generate/kernels/attention.cuh"),
     include_str!("generate/kernels/attention_tiles.cuh"),
+    include_str!("generate/kernels/attention_groups.cuh"),
     include_str!("generate/kernels/attention_split.cuh"),
+    include_str!("generate/kernels/attention_squares.cuh"),
 );
+
+/// Every kind of kernel that is generated: what their names begin with.
+pub const KINDS: [&str; 27] = [
+    "attention_groups",
+    "attention_join",
+    "attention_rows",
+    "attention_split",
+    "attention_squares",
+    "attention_tiles",
+    "fill",
+    "fold_attend",
+    "fold_statistics",
+    "fold_top",
+    "gather",
+    "gather_along",
+    "map",
+    "map_turned",
+    "product",
+    "reduce",
+    "reduce_across",
+    "reduce_across_part",
+    "reduce_join",
+    "reduce_part",
+    "reshape",
+    "scan",
+    "scatter_ends",
+    "scatter_fold",
+    "scatter_next",
+    "thin",
+    "top",
+];
 
 /// A block of an operation: from which values to which.
 pub(crate) struct Call<'a> {

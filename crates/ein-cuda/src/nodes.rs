@@ -121,7 +121,9 @@ pub enum Work {
         matmul: Box<Matmul>,
         /// Where the two factors and the result are.
         at: [Address; 3],
-        /// Where what is added is.
+        /// Where the matrices that are added are.
+        add: Option<Address>,
+        /// Where the vector that is added is.
         bias: Option<Address>,
         /// Memory for the library.
         workspace: Address,

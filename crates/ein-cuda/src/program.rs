@@ -81,11 +81,18 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel whose text is `source` with `NAME` in the place of its name; `what` says what it does.
+    /// The kernel whose text is `source` with `NAME` in the place of its name; `what`, one of
+    /// [`KINDS`](crate::generate::KINDS), says what it does.
     pub fn new(what: &str, source: &str) -> Arc<Self> {
+        debug_assert!(crate::generate::KINDS.contains(&what), "{what} is no kind of kernel");
         let name = format!("{what}_{:016x}", xxhash_rust::xxh3::xxh3_64(source.as_bytes()));
         let source = source.replace("NAME", &name);
         Arc::new(Self { name, source })
+    }
+
+    /// What it does: one of [`KINDS`](crate::generate::KINDS).
+    pub fn kind(&self) -> &str {
+        self.name.rsplit_once('_').map_or("", |(kind, _)| kind)
     }
 }
 
@@ -117,7 +124,8 @@ pub enum Arg {
     F32(f32),
 }
 
-/// `C[b] = alpha * A[b] B[b]` (+ epilogue), b in 0..batch; all matrices row-major, or their transposes.
+/// `C[b] = f(A[b] B[b] + add[b] + bias)`, b in 0..batch; all matrices row-major, or their transposes. What is added and
+/// `f` are the epilogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matmul {
     /// m by k.
@@ -153,14 +161,25 @@ pub struct Matrix {
     pub transposed: bool,
 }
 
-/// What the library does to a result before it stores it.
+/// What the library does to a result before it stores it, in the type of its accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Epilogue {
+pub struct Epilogue {
+    /// Adds matrices of the result's extents and type, not transposed: a residual. They may lie elsewhere than the result.
+    pub add: Option<Matrix>,
+    /// Adds a vector of n elements, of the result's type, to every row. It begins at a multiple of 16 bytes.
+    pub bias: Option<Place>,
+    /// Applies the Gaussian error linear unit by its hyperbolic tangent, to the sum.
+    pub gelu: bool,
+}
+
+impl Epilogue {
     /// Nothing.
-    #[default]
-    None,
-    /// Adds a vector of n elements, of the result's type, to every row.
-    Bias(Place),
+    pub const NONE: Self = Self { add: None, bias: None, gelu: false };
+
+    /// The places that are read, to be changed.
+    pub fn places(&mut self) -> impl Iterator<Item = &mut Place> {
+        self.add.iter_mut().map(|m| &mut m.place).chain(&mut self.bias)
+    }
 }
 
 /// What the generated code may count on.
@@ -176,11 +195,18 @@ pub struct Target {
     pub tf32: bool,
     /// Whether there is a library of matrix products. Without it they are generated.
     pub library: bool,
+    /// Whether attention may multiply by four warps at once (`wgmma`), which architecture 90 alone has.
+    pub wgmma: bool,
 }
 
 impl Target {
     /// What tests generate for: an A100.
-    pub const A100: Self = Self { arch: 80, multiprocessors: 108, shared: 163 << 10, tf32: false, library: true };
+    pub const A100: Self =
+        Self { arch: 80, multiprocessors: 108, shared: 163 << 10, tf32: false, library: true, wgmma: false };
+
+    /// What tests generate for where it is to be a GPU with `wgmma`: an H200.
+    pub const H200: Self =
+        Self { arch: 90, multiprocessors: 132, shared: 227 << 10, tf32: false, library: true, wgmma: true };
 }
 
 /// What a kernel leaves in its device's fault record, zeros if nothing: 32 bytes.

@@ -64,6 +64,11 @@ fn bound(dtype: DType) -> f64 {
     }
 }
 
+/// The GPU that generates for kernels of this name.
+fn target(kernel: &str) -> Target {
+    if kernel == "attention_groups" { Target::H200 } else { Target::A100 }
+}
+
 /// Adds a block, finished or pending. A pending one is judged by what it finishes to, and by its maximum.
 fn add(cases: &mut Cases, rng: &mut Rng, a: &Attention, tensors: &[Dense], labels: &Region, form: u8, kernel: &str) {
     let op = Op::Kernel(Kernel::Attention(a.clone()));
@@ -71,8 +76,9 @@ fn add(cases: &mut Cases, rng: &mut Rng, a: &Attention, tensors: &[Dense], label
     let form = if finish { Form::finished(a.dtype, 4) } else { Monoid::Attend.pending(a.dtype, 4, wide) };
     let (row, expected) = kernel_row(rng, &op, tensors, labels, &form, finish);
     let what = format!("{a:?} over {labels}, finished {finish}");
-    let program = generate::program(&row.graph, row.id(), &Target::A100).unwrap_or_else(|e| panic!("{what}: {e}"));
-    if !kernel.is_empty() {
+    let program = generate::program(&row.graph, row.id(), &target(kernel)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    // A part of a block may be one for another kernel.
+    if form.fields.len() == 1 && !kernel.is_empty() {
         assert_eq!(kernels(&program).first().copied(), Some(kernel), "{what}");
     }
     let value = row.graph.task(row.id()).value.clone();
@@ -110,7 +116,7 @@ fn add_all(cases: &mut Cases, rng: &mut Rng, a: &Attention, kernel: &str) {
                 part.0[whole] = space.0[whole];
             }
         }
-        add(cases, rng, a, &tensors, &part, form, "");
+        add(cases, rng, a, &tensors, &part, form, kernel);
     }
 }
 
@@ -135,14 +141,37 @@ fn variants(plain: &Attention) -> Vec<Attention> {
 #[test]
 fn rows_of_any_type_and_size() {
     let (mut cases, mut rng) = (Cases::default(), Rng::new(21));
-    for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16] {
-        for sizes in [[2, 4, 2, 5, 7, 3, 5], [1, 6, 2, 9, 9, 33, 1]] {
+    for dtype in [DType::F64, DType::F32, DType::BF16] {
+        let wide = matches!(dtype, DType::F64 | DType::F32);
+        for (sizes, of_wide) in
+            [([2, 4, 2, 5, 7, 3, 5], "attention_rows"), ([1, 6, 2, 9, 9, 33, 1], "attention_squares")]
+        {
             for a in variants(&Attention::new(sizes, dtype)) {
-                add_all(&mut cases, &mut rng, &a, "attention_rows");
+                add_all(&mut cases, &mut rng, &a, if wide { of_wide } else { "attention_tiles" });
             }
         }
     }
     add_all(&mut cases, &mut rng, &Attention::new([1, 1, 1, 3, 300, 70, 64], DType::F32), "attention_rows");
+    cases.run();
+}
+
+/// Floats that tensor cores do not take, in squares: tiles of 64 and of 32 keys, heads that fill no line, and that are larger
+/// than tensor cores' are.
+#[test]
+fn many_rows_of_wide_floats() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(29));
+    for (dtype, size) in [
+        (DType::F32, [1, 2, 1, 70, 130, 64, 64]),
+        (DType::F64, [1, 2, 2, 65, 131, 5, 70]),
+        (DType::F32, [2, 1, 1, 65, 33, 128, 65]),
+        (DType::F32, [1, 3, 1, 17, 90, 1, 1]),
+        (DType::BF16, [1, 2, 1, 17, 40, 260, 4]),
+    ] {
+        let a = Attention { causal: true, ..Attention::new(size, dtype) };
+        add_all(&mut cases, &mut rng, &Attention { own: true, causal: false, ..a.clone() }, "attention_squares");
+        add_all(&mut cases, &mut rng, &Attention { window: Some(9), ..a.clone() }, "attention_squares");
+        add_all(&mut cases, &mut rng, &a, "attention_squares");
+    }
     cases.run();
 }
 
@@ -167,6 +196,49 @@ fn many_rows() {
         let causal = Attention { causal: true, ..Attention::new(size, DType::BF16) };
         add_all(&mut cases, &mut rng, &causal, "attention_tiles");
     }
+    cases.run();
+}
+
+/// Many rows by `wgmma`, with tiles of which rows see nothing, a part and all; both widths of accumulators, and heads that
+/// fill no panel.
+#[test]
+fn many_rows_by_groups_of_warps() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(27));
+    for a in variants(&Attention::new([1, 4, 2, 67, 67, 8, 16], DType::BF16)) {
+        add_all(&mut cases, &mut rng, &a, "attention_groups");
+    }
+    let sizes = [
+        [1, 2, 1, 70, 130, 72, 40],
+        [1, 1, 1, 129, 290, 64, 128],
+        [1, 1, 1, 140, 257, 128, 24],
+        [1, 8, 1, 37, 400, 24, 8],
+        [1, 1, 1, 65, 1, 8, 72],
+    ];
+    for (n, size) in sizes.into_iter().enumerate() {
+        let causal = Attention { causal: true, ..Attention::new(size, [DType::BF16, DType::F16][n % 2]) };
+        let a = if n % 2 == 0 { causal } else { Attention { window: Some(90), ..causal } };
+        add_all(&mut cases, &mut rng, &a, "attention_groups");
+    }
+    cases.run();
+}
+
+/// Fewer blocks than multiprocessors share the keys, those of causal attention as well, and a second kernel folds what they
+/// leave.
+#[test]
+fn many_rows_of_more_keys_are_shared() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(28));
+    for (kernel, size) in [
+        ("attention_tiles", [1, 1, 1, 70, 1100, 64, 64]),
+        ("attention_tiles", [1, 2, 1, 40, 1030, 7, 5]),
+        ("attention_groups", [1, 2, 1, 70, 1100, 16, 72]),
+    ] {
+        let plain = Attention::new(size, DType::BF16);
+        for a in [Attention { causal: true, ..plain.clone() }, Attention { own: true, ..plain.clone() }, plain] {
+            add_all(&mut cases, &mut rng, &a, kernel);
+        }
+    }
+    let shared = |p: &Program| kernels(p).get(1) == Some(&"attention_join");
+    assert!(cases.programs().filter(|(_, p)| shared(p)).count() >= 9, "few blocks share keys");
     cases.run();
 }
 
@@ -196,8 +268,12 @@ fn a_single_key_comes_through() {
     let (mut cases, mut rng) = (Cases::default(), Rng::new(24));
     for (dtype, queries, d, kernel) in [
         (DType::F32, 6, 5, "attention_rows"),
+        (DType::F32, 70, 5, "attention_squares"),
         (DType::BF16, 40, 16, "attention_tiles"),
         (DType::F16, 40, 16, "attention_tiles"),
+        (DType::BF16, 40, 13, "attention_tiles"),
+        (DType::BF16, 150, 72, "attention_groups"),
+        (DType::F16, 70, 8, "attention_groups"),
         (DType::BF16, 6, 64, "attention_split"),
     ] {
         let a = Attention { causal: true, window: Some(1), ..Attention::new([1, 1, 1, queries, queries, d, d], dtype) };
@@ -211,7 +287,7 @@ fn a_single_key_comes_through() {
         tensors[2] = Dense::from_f64(dtype, [1, 1, queries, d], &values);
         let labels = op.spec(&[dtype; 3]).expect("it computes").space();
         let (row, expected) = kernel_row(&mut rng, &op, &tensors, &labels, &Form::finished(dtype, 4), true);
-        let program = generate::program(&row.graph, row.id(), &Target::A100).expect("a program");
+        let program = generate::program(&row.graph, row.id(), &target(kernel)).expect("a program");
         assert_eq!(kernels(&program)[0], kernel);
         let own = vec![0xff; row.graph.task(row.id()).value.bytes().0 as usize];
         let value = row.graph.task(row.id()).value.clone();
@@ -232,6 +308,8 @@ fn blocks_have_the_memory_that_they_ask_for() {
         (DType::BF16, 256, 163 << 10, "attention_tiles"),
         (DType::F16, 256, 99 << 10, "attention_tiles"),
         (DType::BF16, 256, 64 << 10, "attention_rows"),
+        (DType::F32, 128, 99 << 10, "attention_squares"),
+        (DType::F32, 128, 64 << 10, "attention_rows"),
         (DType::F64, 700, 99 << 10, "attention_rows"),
         (DType::F64, 700, 12 << 10, "attention_rows"),
         (DType::F64, 700, 6 << 10, "attention_rows"),

@@ -5,77 +5,13 @@ mod support;
 use ein_cuda::program::{Program, Step};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
-use ein_ir::einsum::{Access, Affine, Einsum, Label};
+use ein_ir::einsum::{Access, Affine, Einsum};
 use ein_ir::expr::{Binary, Expr, Unary};
 use ein_ir::kernel::{Gather, Kernel};
-use ein_ir::monoid::{Form, Monoid};
+use ein_ir::monoid::Monoid;
 use ein_ir::op::Op;
-use ein_ir::reference;
 use ein_ir::region::Region;
-use ein_task::task::{Source, Stage, Value, Verb};
-use support::{Cases, Rng, Row, Values, op_row};
-
-/// An operation and, for each operand, the tensor it reads; `None` is what the stage before leaves.
-type Chain = Vec<(Op, Vec<Option<Dense>>)>;
-
-/// Adds a chain over blocks of these labels, one for each stage, as one row.
-fn add(cases: &mut Cases, rng: &mut Rng, what: &str, chain: &Chain, blocks: &[Region], exact: bool) {
-    let mut reads: Vec<Values> = Vec::new();
-    let (mut ops, mut stages) = (Vec::new(), Vec::new());
-    let mut before: Option<(Region, Dense)> = None;
-    for ((n, (op, operands)), labels) in chain.iter().enumerate().zip(blocks) {
-        let dtype = |o: &Option<Dense>| o.as_ref().or(before.as_ref().map(|b| &b.1)).expect("given").dtype();
-        let dtypes: Vec<DType> = operands.iter().map(dtype).collect();
-        let row = op_row(op, &dtypes);
-        let spec = row.spec.clone().expect("it computes");
-        let (mut given, mut sources) = (Vec::new(), Vec::new());
-        for (k, operand) in operands.iter().enumerate() {
-            match operand {
-                None => {
-                    let (region, data) = before.clone().expect("a stage before");
-                    given.push((region, data));
-                    sources.push(Some(Source::Previous));
-                }
-                Some(dense) => {
-                    let all = Region::whole(&dense.shape);
-                    let region = rng.around(&spec.operand_region(k, labels), &all);
-                    let data = dense.cut(&all, &region);
-                    sources.push(Some(Source::Read(reads.len())));
-                    given.push((region.clone(), data.clone()));
-                    reads.push((region, Form::finished(dense.dtype(), all.rank()), vec![data]));
-                }
-            }
-        }
-        let operands: Vec<Option<reference::Operand<'_>>> =
-            given.iter().map(|(region, data)| Some(reference::Operand { data, region: region.clone() })).collect();
-        let region = spec.result_region(labels);
-        let form = Form::finished(spec.dtype, region.rank());
-        let mut done = reference::block(op, labels, &operands, &form, true).expect("the reference agrees to it");
-        before = Some((region, done.remove(0)));
-        stages.push(Stage { op: n, labels: labels.clone(), finish: true, operands: sources });
-        ops.push(row);
-    }
-    let (region, expected) = before.expect("a stage");
-    let form = Form::finished(expected.dtype(), region.rank());
-    let row = Row::new(ops, Verb::Fused { stages }, &reads, Value { region, form });
-    row.check(cases, &format!("{what} over {}", blocks[blocks.len() - 1]), vec![expected], exact);
-}
-
-fn labels(extents: &[usize]) -> Vec<Label> {
-    extents.iter().enumerate().map(|(n, &e)| Label::new(format!("l{n}"), e)).collect()
-}
-
-fn einsum(extents: &[usize], rank: usize, accesses: Vec<Access>, join: Expr, monoid: Monoid, dtype: DType) -> Einsum {
-    Einsum { labels: labels(extents), rank, accesses, join, monoid, dtype }
-}
-
-/// A map of two operands of one type.
-fn pair(function: Binary, extents: &[usize], accesses: Vec<Access>, dtype: DType) -> Op {
-    let mut join = Expr::new();
-    let (a, b) = (join.push_operand(0, dtype), join.push_operand(1, dtype));
-    join.binary(function, a, b).expect("one type");
-    Op::Einsum(einsum(extents, extents.len(), accesses, join, Monoid::Sum, dtype))
-}
+use support::{Cases, Chain, Rng, chain, einsum, pair};
 
 /// The stacked fields of rows: axis 0 is label 0, the other constant.
 fn field(n: i64) -> Access {
@@ -92,7 +28,7 @@ fn maps_after_maps_round_between() {
         let x: Vec<Dense> = (0..4).map(|_| rng.dense(dtype, &[5, 24], true)).collect();
         let w = rng.dense(dtype, &[24], true);
         let big = Dense::from_f64(dtype, [5, 24], &(0..120).map(|n| f64::from(n) * 17.0).collect::<Vec<_>>());
-        let chain: Chain = vec![
+        let steps: Chain = vec![
             (pair(Binary::Add, &[5, 24], both(), dtype), vec![Some(big), Some(x[1].clone())]),
             (pair(Binary::Mul, &[5, 24], row(), dtype), vec![None, Some(w)]),
             (pair(Binary::Sub, &[5, 24], both(), dtype), vec![Some(x[2].clone()), None]),
@@ -100,7 +36,7 @@ fn maps_after_maps_round_between() {
         let space = Region::whole(&[5, 24]);
         for round in 0..3 {
             let part = if round == 0 { space.clone() } else { rng.part(&space) };
-            add(&mut cases, &mut rng, &format!("{dtype}"), &chain, &[part.clone(), part.clone(), part], true);
+            chain(&mut cases, &mut rng, &format!("{dtype}"), &steps, &[part.clone(), part.clone(), part], true);
         }
     }
     assert!(cases.programs().all(|(_, p)| p.steps.len() == 1));
@@ -141,12 +77,12 @@ fn norms_are_one_kernel() {
     let mut rng = Rng::new(5);
     for (rows, width) in [(1, 1), (3, 64), (7, 37), (2, 4096), (300, 8)] {
         for dtype in [DType::F32, DType::BF16] {
-            let chain = norm(&mut rng, [rows, width], false, dtype);
+            let steps = norm(&mut rng, [rows, width], false, dtype);
             let space = Region::whole(&[rows, width]);
             let mut some = rng.part(&space);
             some.0[1] = space.0[1];
             for part in [space, some] {
-                add(&mut cases, &mut rng, &format!("norm {dtype}"), &chain, &[part.clone(), part], false);
+                chain(&mut cases, &mut rng, &format!("norm {dtype}"), &steps, &[part.clone(), part], false);
             }
         }
     }
@@ -159,9 +95,9 @@ fn norms_across_memory() {
     let mut cases = Cases::default();
     let mut rng = Rng::new(7);
     for (rows, width) in [(40, 9), (64, 300)] {
-        let chain = norm(&mut rng, [rows, width], true, DType::F32);
+        let steps = norm(&mut rng, [rows, width], true, DType::F32);
         let space = Region::whole(&[rows, width]);
-        add(&mut cases, &mut rng, "norm across", &chain, &[space.clone(), space], false);
+        chain(&mut cases, &mut rng, "norm across", &steps, &[space.clone(), space], false);
     }
     cases.run();
 }
@@ -171,9 +107,9 @@ fn norms_across_memory() {
 fn a_long_norm_is_parts_and_a_map() {
     let mut cases = Cases::default();
     let mut rng = Rng::new(8);
-    let chain = norm(&mut rng, [2, 100_000], false, DType::F32);
+    let steps = norm(&mut rng, [2, 100_000], false, DType::F32);
     let space = Region::whole(&[2, 100_000]);
-    add(&mut cases, &mut rng, "long norm", &chain, &[space.clone(), space], false);
+    chain(&mut cases, &mut rng, "long norm", &steps, &[space.clone(), space], false);
     assert!(cases.programs().all(|(_, p)| p.steps.len() == 3));
     cases.run();
 }
@@ -193,10 +129,10 @@ fn softmax_is_one_kernel() {
         let exp = join.unary(Unary::Exp, apart).expect("f32");
         join.binary(Binary::Div, exp, sum).expect("f32");
         let map = einsum(&[4, width], 2, vec![access(), field(0), field(1)], join, Monoid::Sum, DType::F32);
-        let chain: Chain =
+        let steps: Chain =
             vec![(Op::Einsum(stats), vec![Some(x.clone())]), (Op::Einsum(map), vec![Some(x), None, None])];
         let space = Region::whole(&[4, width]);
-        add(&mut cases, &mut rng, "softmax", &chain, &[space.clone(), space], false);
+        chain(&mut cases, &mut rng, "softmax", &steps, &[space.clone(), space], false);
     }
     assert!(cases.programs().all(|(_, p)| p.steps.len() == 1));
     cases.run();
@@ -221,13 +157,13 @@ fn sums_and_maps_of_them() {
         let accesses = vec![Access::labels(&[0]), Access::labels(&[0])];
         let map = einsum(&[rows], 1, accesses, join, Monoid::Sum, DType::F32);
         let w = rng.dense(DType::F32, &[rows], true);
-        let chain: Chain = vec![(Op::Einsum(sum), vec![Some(x)]), (Op::Einsum(map), vec![None, Some(w)])];
+        let steps: Chain = vec![(Op::Einsum(sum), vec![Some(x)]), (Op::Einsum(map), vec![None, Some(w)])];
         let space = Region::whole(&[rows, width]);
         let mut part = rng.part(&space);
         part.0[1] = space.0[1];
         for head in [space, part] {
             let last = Region(head.0[..1].to_vec());
-            add(&mut cases, &mut rng, "sum", &chain, &[head, last], true);
+            chain(&mut cases, &mut rng, "sum", &steps, &[head, last], true);
         }
     }
     cases.run();
@@ -266,7 +202,7 @@ fn products_and_maps_of_them() {
     for dtype in [DType::F32, DType::BF16, DType::F64] {
         for [m, n, k] in [[5, 7, 9], [40, 48, 64], [1, 64, 128], [3, 40, 96], [33, 65, 31]] {
             for maps in [1, 2, 3] {
-                let chain = product(&mut rng, [m, n, k], dtype, maps, maps < 3 && dtype != DType::BF16);
+                let steps = product(&mut rng, [m, n, k], dtype, maps, maps < 3 && dtype != DType::BF16);
                 let space = Region::whole(&[m, n, k]);
                 let mut part = rng.part(&space);
                 part.0[2] = space.0[2];
@@ -275,7 +211,7 @@ fn products_and_maps_of_them() {
                     let mut blocks = vec![head];
                     blocks.resize(1 + maps, last);
                     let what = format!("product {m} {n} {k} {dtype} and {maps}");
-                    add(&mut cases, &mut rng, &what, &chain, &blocks, maps < 3 && dtype != DType::BF16);
+                    chain(&mut cases, &mut rng, &what, &steps, &blocks, maps < 3 && dtype != DType::BF16);
                 }
             }
         }
@@ -285,18 +221,19 @@ fn products_and_maps_of_them() {
     cases.run();
 }
 
-/// What follows a product of the library: nothing where it is a bias, else one kernel in the row's own memory.
+/// What follows a product of the library: nothing where it adds a bias and a residual, else one kernel in the row's own
+/// memory.
 #[test]
 fn products_leave_nothing_between() {
     let mut rng = Rng::new(17);
     for (maps, dtype, count, scratch) in
-        [(1, DType::BF16, 1, false), (2, DType::BF16, 2, false), (3, DType::F32, 2, false)]
+        [(1, DType::BF16, 1, false), (2, DType::BF16, 1, false), (3, DType::F32, 2, false)]
     {
         let mut cases = Cases::default();
-        let chain = product(&mut rng, [32, 48, 64], dtype, maps, true);
+        let steps = product(&mut rng, [32, 48, 64], dtype, maps, true);
         let mut blocks = vec![Region::whole(&[32, 48, 64])];
         blocks.resize(1 + maps, Region::whole(&[32, 48]));
-        add(&mut cases, &mut rng, "product", &chain, &blocks, true);
+        chain(&mut cases, &mut rng, "product", &steps, &blocks, true);
         let (_, program) = cases.programs().next().expect("one");
         assert_eq!(program.steps.len(), count, "{program:?}");
         assert_eq!(program.scratch > 0, scratch, "{program:?}");
@@ -322,10 +259,10 @@ fn kernels_and_maps_of_them() {
         let map = einsum(&[6, 24], 2, accesses, join, Monoid::Sum, dtype);
         let op = Op::Kernel(kernel.clone());
         let spec = op.spec(&[DType::BF16, DType::I64]).expect("it computes");
-        let chain: Chain = vec![(op, vec![Some(table), Some(ids)]), (Op::Einsum(map), vec![None, Some(w)])];
+        let steps: Chain = vec![(op, vec![Some(table), Some(ids)]), (Op::Einsum(map), vec![None, Some(w)])];
         let head = spec.space();
         let last = Region(head.0[..2].to_vec());
-        add(&mut cases, &mut rng, "gather", &chain, &[head, last], true);
+        chain(&mut cases, &mut rng, "gather", &steps, &[head, last], true);
         let (_, program) = cases.programs().last().expect("one");
         assert_eq!(program.scratch > 0, widened, "{program:?}");
     }

@@ -77,7 +77,7 @@ fn vectors_that_the_library_adds_are_aligned() {
     ] {
         let program = biased(columns, dtype);
         let [call] = matmuls(&program)[..] else { panic!("{program:?}") };
-        let expected = offset.map_or(Epilogue::None, |offset| Epilogue::Bias(Base::Read(2).at(offset)));
+        let expected = Epilogue { bias: offset.map(|offset| Base::Read(2).at(offset)), ..Epilogue::NONE };
         assert_eq!(call.epilogue, expected, "{columns:?} {dtype}");
         // What the library does not add, one more kernel does.
         assert_eq!(program.steps.len(), if offset.is_some() { 1 } else { 2 }, "{columns:?} {dtype}");

@@ -3,9 +3,11 @@
 mod support;
 
 use ein_cuda::generate;
-use ein_cuda::program::Step;
+use ein_cuda::program::{Program, Step};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
+use ein_ir::einsum::{Access, Einsum, Label};
+use ein_ir::expr::{Binary, Expr};
 use ein_ir::graph::TensorType;
 use ein_ir::monoid::{Form, Monoid, Top};
 use ein_ir::op::Op;
@@ -14,7 +16,7 @@ use ein_ir::region::{Interval, Region};
 use ein_ir::view::View;
 use ein_task::machine::DeviceId;
 use ein_task::task::{OpRow, Value, Verb};
-use support::{Cases, Rng, Row, Values, assert_near, fields, stored};
+use support::{Cases, Rng, Row, Values, assert_near, fields, kernel_row, stored};
 
 fn view_cases(cases: &mut Cases, rng: &mut Rng, v: &View, shapes: &[Vec<usize>], dtype: DType, rounds: usize) {
     let inputs: Vec<&[usize]> = shapes.iter().map(Vec::as_slice).collect();
@@ -86,6 +88,47 @@ fn transposes_go_through_squares() {
         view_cases(&mut cases, &mut rng, &View::Permute { axes: vec![1, 0] }, &[vec![67, 41]], dtype, 3);
     }
     assert!(cases.programs().any(|(_, p)| format!("{p:?}").contains("map_turned")));
+    cases.run();
+}
+
+/// Elements of one and two bytes go two at a time where there are enough of them, in words where memory allows it; a map of
+/// what is turned and what is not goes the same way.
+#[test]
+fn short_elements_go_through_larger_squares() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(13));
+    for dtype in [DType::BF16, DType::U8] {
+        for shape in [vec![70, 66], vec![64, 3, 130], vec![2, 34, 5, 37], vec![35, 40], vec![3, 200, 36]] {
+            let axes: Vec<usize> = (0..shape.len()).collect();
+            let last = *axes.last().expect("some axes");
+            for order in [[&[last], &axes[..last]].concat(), [&axes[1..], &[0]].concat()] {
+                view_cases(
+                    &mut cases,
+                    &mut rng,
+                    &View::Permute { axes: order },
+                    std::slice::from_ref(&shape),
+                    dtype,
+                    3,
+                );
+            }
+        }
+        let mut join = Expr::new();
+        let (x, y) = (join.push_operand(0, dtype), join.push_operand(1, dtype));
+        join.binary(Binary::Add, x, y).expect("one type");
+        for [m, n] in [[80, 98], [66, 33]] {
+            let labels = vec![Label::new("m", m), Label::new("n", n)];
+            let accesses = vec![Access::labels(&[1, 0]), Access::labels(&[0, 1])];
+            let e = Einsum { labels, rank: 2, accesses, join: join.clone(), monoid: Monoid::Sum, dtype };
+            let tensors = [rng.dense(dtype, &[n, m], true), rng.dense(dtype, &[m, n], true)];
+            let op = Op::Einsum(e.clone());
+            for labels in [e.space(), rng.part(&e.space())] {
+                let (row, expected) = kernel_row(&mut rng, &op, &tensors, &labels, &Form::finished(dtype, 2), true);
+                row.check(&mut cases, &format!("{dtype} {m} {n} over {labels}"), expected, true);
+            }
+        }
+    }
+    let text = |p: &Program| format!("{p:?}");
+    assert!(cases.programs().any(|(_, p)| text(p).contains("turned0[64][65]") && text(p).contains("ein_load<4>(w")));
+    assert!(cases.programs().any(|(_, p)| text(p).contains("turned0[32][33]")));
     cases.run();
 }
 

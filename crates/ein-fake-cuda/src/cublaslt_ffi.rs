@@ -45,6 +45,10 @@ const TF32: u32 = 77;
 const WORKSPACE: usize = 1024;
 /// What an algorithm counts on where a preference says nothing: addresses divisible by so much.
 const ALIGNMENT: u64 = 256;
+/// What a vector that is added begins at a multiple of: algorithms read it by so many bytes.
+const BIAS_ALIGNMENT: u64 = 16;
+/// Products of one call, at most.
+const BATCH: i32 = 65_535;
 /// By these an algorithm of the fake is known.
 const MARK: u64 = 0x65_696e_2d66_616b;
 
@@ -288,7 +292,14 @@ fn product(handle: usize, op: &Desc, matrices: [&Matrix; 4], at: [u64; 4]) -> Re
     if !same || add.rows != out.rows || add.columns != out.columns {
         return Err(INVALID_VALUE);
     }
-    if [b, c, d].iter().any(|m| m.count != a.count) || d.count > 1 && d.stride == 0 {
+    if [b, c, d].iter().any(|m| m.count != a.count) || d.count > 1 && d.stride == 0 || c.row_major != d.row_major {
+        return Err(INVALID_VALUE);
+    }
+    if a.count > BATCH {
+        return Err(NOT_SUPPORTED);
+    }
+    // What is the same matrix lies the same way.
+    if at[2] == at[3] && at[3] != 0 && (c.ld != d.ld || c.stride != d.stride) {
         return Err(INVALID_VALUE);
     }
     let double = matches!(op.compute, 70 | 71);
@@ -309,13 +320,18 @@ fn product(handle: usize, op: &Desc, matrices: [&Matrix; 4], at: [u64; 4]) -> Re
         36 => (false, true, true),
         _ => return Err(NOT_SUPPORTED),
     };
-    if double && op.epilogue != 1 {
+    // Sums of f64 have no epilogue, and results whose rows are consecutive have none either.
+    if op.epilogue != 1 && (double || d.row_major) {
         return Err(NOT_SUPPORTED);
     }
     let bias_kind = match op.bias_kind {
         Some(k) => Kind::new(k).ok_or(NOT_SUPPORTED)?,
         None => out.kind,
     };
+    // A vector has the type of the result.
+    if biased && bias_kind != out.kind {
+        return Err(NOT_SUPPORTED);
+    }
     let (alpha, beta, workspace) = (1.0, 0.0, 0..0);
     let bias = biased.then_some((op.bias, bias_kind));
     let count = a.count as u64;
@@ -415,6 +431,9 @@ extern "C" fn cublasLtMatmul(
         if product.bias.is_some_and(|b| b.0 == 0) {
             return Err(INVALID_VALUE);
         }
+        if product.bias.is_some_and(|b| !b.0.is_multiple_of(BIAS_ALIGNMENT)) {
+            return Err(NOT_SUPPORTED);
+        }
         // SAFETY: an algorithm, or none.
         if let Some(algorithm) = unsafe { algorithm.as_ref() } {
             if algorithm[0] != MARK || (workspace_bytes as u64) < algorithm[1] {
@@ -428,6 +447,11 @@ extern "C" fn cublasLtMatmul(
         }
         let mut world = world();
         let world = world.as_mut().ok_or(NOT_INITIALIZED)?;
+        if product.overlaps() {
+            world.tell(format!(
+                "a product ({product}) writes what it reads: results overlap a factor, or what is added"
+            ));
+        }
         let failed = |_| EXECUTION_FAILED;
         let gpu = world.streams[&find(world, stream).map_err(failed)?].gpu;
         give(world, stream, Node { gpu, work: Work::Product(Box::new(product)) }).map_err(failed)

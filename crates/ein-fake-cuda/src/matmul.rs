@@ -167,6 +167,28 @@ impl Product {
         operations / speeds.products[self.arithmetic as usize]
     }
 
+    /// Whether some of what is written is read too, where that is not the very matrix that is added.
+    pub(crate) fn overlaps(&self) -> bool {
+        let written = self.d.ranges(self.count);
+        let mut read = self.a.ranges(self.count);
+        read.extend(self.b.ranges(self.count));
+        if self.beta != 0.0 && self.c.at != self.d.at {
+            read.extend(self.c.ranges(self.count));
+        }
+        read.extend(self.bias.map(|(at, kind)| at..at + self.d.rows * kind.bytes()));
+        // Ranges by their begins: each can only overlap the next ones that begin before it ends.
+        let mut all: Vec<(Range<u64>, bool)> = written.into_iter().map(|r| (r, true)).collect();
+        all.extend(read.into_iter().map(|r| (r, false)));
+        all.sort_by_key(|(r, _)| r.start);
+        let (mut written, mut read) = (0, 0);
+        all.into_iter().any(|(r, writes)| {
+            let both = r.start < if writes { read } else { written };
+            let end = if writes { &mut written } else { &mut read };
+            *end = r.end.max(*end);
+            both
+        })
+    }
+
     pub(crate) fn run(&self) {
         let (m, n, k) = (self.d.rows as usize, self.d.columns as usize, self.a.columns as usize);
         let bias = self.bias.map(|(at, kind)| Layout {

@@ -59,6 +59,57 @@ fn products_of_small_integers_are_exact() {
     assert_eq!(fake.counters().products, 16);
 }
 
+/// `gelu(A B + C + bias)`, and what the real library refuses: a vector that does not begin at a multiple of 16 bytes.
+#[test]
+fn epilogues_are_those_of_the_library() {
+    let fake = install(&FakeMachine::new(1)).unwrap();
+    let stream = CudaContext::new(0).unwrap().new_stream().unwrap();
+    let library = CudaBlasLT::new(stream.clone()).unwrap();
+    let (m, n, k) = (5, 3, 4);
+    let value = |seed: usize, i: usize| ((i * 7 + seed * 5) % 11) as f32 / 8.0 - 0.5;
+    let [a, b, c, v] = [(1, m * k), (2, k * n), (3, m * n), (4, m + 4)]
+        .map(|(seed, count)| (0..count).map(|i| value(seed, i)).collect::<Vec<f32>>());
+    let config = MatmulConfig {
+        transa: false,
+        transb: false,
+        transc: false,
+        m: m as u64,
+        n: n as u64,
+        k: k as u64,
+        alpha: 1.0,
+        lda: m as i64,
+        ldb: k as i64,
+        beta: 1.0,
+        ldc: m as i64,
+        stride_a: None,
+        stride_b: None,
+        stride_c: None,
+        stride_bias: None,
+        batch_size: None,
+    };
+    let up = |v: &[f32]| stream.clone_htod(v).unwrap();
+    let (da, db, dv): (CudaSlice<f32>, CudaSlice<f32>, CudaSlice<f32>) = (up(&a), up(&b), up(&v));
+    for (first, gelu) in [(0, false), (0, true), (4, true), (1, false)] {
+        let mut dc: CudaSlice<f32> = up(&c);
+        let bias = dv.slice(first..first + m);
+        let given = [&da.slice(..), &db.slice(..), &bias];
+        let done = api::matmul_then(&library, config, given, &mut dc, gelu);
+        assert_eq!(done.is_ok(), first % 4 == 0, "a vector from {first} on: {done:?}");
+        let got = stream.clone_dtoh(&dc).unwrap();
+        for at in 0..m * n {
+            let (i, j) = (at % m, at / m);
+            let sum: f32 = (0..k).map(|l| a[l * m + i] * b[j * k + l]).sum();
+            let sum = f64::from(sum + c[at] + v[first + i]);
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            let activated = 0.5 * sum * (1.0 + (root * (sum + 0.044_715 * sum * sum * sum)).tanh());
+            let wanted = if gelu { activated } else { sum };
+            let want = if done.is_err() { f64::from(c[at]) } else { wanted };
+            assert!((f64::from(got[at]) - want).abs() < 1e-5, "{first} {gelu} at {at}: {} for {want}", got[at]);
+        }
+    }
+    assert_eq!(fake.report(), None);
+}
+
 #[test]
 fn management_tells_of_the_same_gpus() {
     let _fake = install(&FakeMachine::new(3).apart(0, 2)).unwrap();

@@ -5,15 +5,17 @@ use crate::plan::question::place;
 use ein_cuda::generate;
 use ein_cuda::program::{Step, Target};
 use ein_ir::dtype::DType;
-use ein_ir::graph::Graph;
+use ein_ir::graph::{Graph, TensorType};
+use ein_ir::kernel::{Attention, Kernel};
 use ein_ir::monoid::{Form, Monoid, Top};
-use ein_ir::region::Region;
+use ein_ir::op::Op;
+use ein_ir::region::{Interval, Region};
 use ein_ir::text;
 use ein_plan::options::Options;
 use ein_plan::plan::plan;
 use ein_task::machine::DeviceId;
-use ein_task::task::{Slot, Task, TaskGraph, Value, Verb};
-use std::collections::BTreeMap;
+use ein_task::task::{OpRow, Slot, Task, TaskGraph, Value, Verb};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Layers and models of published sizes, and the devices that they are planned for.
 const WORKLOADS: [(&str, &[usize]); 11] = [
@@ -35,6 +37,7 @@ const OPERATIONS: &str = "\
 x: input DT[37, 520]
 y: input DT[520]
 ids: input i64[37]
+same: input i64[37, 520]
 sum = einsum DT (i | j) sum x[i, j]
 down = einsum DT (j | i) sum x[i, j]
 largest = einsum DT (i | j) max x[i, j]
@@ -42,6 +45,8 @@ least = einsum DT (| i, j) min x[i, j]
 product = einsum DT (i | j) prod x[i, j]
 map = einsum DT (i: 37, j: 520) map max(x[i, j], y[j]) * y[j]
 turned = permute x [1, 0]
+across = einsum DT (j: 520, i: 37) map max(x[i, j], y[j])
+along = gather_along(x, same) axis 1
 cut = slice x [1:36, 3:400:2]
 wide = pad x [1:2, 3:4] value 1
 both = concat(x, x) axis 0
@@ -61,6 +66,8 @@ return least
 return product
 return map
 return turned
+return across
+return along
 return cut
 return wide
 return both
@@ -80,10 +87,14 @@ const OF_FLOATS: &str = "\
 x: input DT[37, 520]
 w: input DT[520, 96]
 many: input DT[37, 96, 520]
+few: input DT[5, 520]
+long: input DT[3, 40000]
+tall: input DT[40000, 3]
 q: input DT[2, 8, 100, 64]
 k: input DT[2, 2, 100, 64]
 r: input DT[1, 4, 33, 128]
-odd: input DT[1, 2, 9, 20]
+odd: input DT[1, 2, 9, 21]
+huge: input DT[1, 1, 3, 300]
 large: input DT[1, 2, 70, 256]
 one: input DT[3, 8, 1, 128]
 cache: input DT[3, 2, 2000, 128]
@@ -93,11 +104,15 @@ soft = einsum DT (i, s: 2 | j) softmax x[i, j]
 logs = scan(x) logsumexp axis 1
 matmul = einsum \"ij,jk->ik\" x w
 batched = einsum \"ijk,kl->ijl\" many w
+thin = einsum \"ij,kj->ik\" few x
+parts = einsum DT (i | j) sum long[i, j]
+down_parts = einsum DT (j | i) sum tall[i, j]
 f = map exp(x) * erf(x) + sigmoid(x) * tanh(x) + rsqrt(x)
 grouped = attention(q, k, k) causal
 capped = attention(q, k, k) causal window 17 softcap 5.0
 wide = attention(r, r, r)
 strange = attention(odd, odd, odd)
+general = attention(huge, huge, huge)
 largest = attention(large, large, large) causal
 decoded = attention(one, cache, cache, new, new) own
 return moments
@@ -105,16 +120,25 @@ return soft
 return logs
 return matmul
 return batched
+return thin
+return parts
+return down_parts
 return f
 return grouped
 return capped
 return wide
 return strange
+return general
 return largest
 return decoded
 ";
 
-/// The kernels by name, and what could not be generated.
+/// Whether kernels that are called or begin so are for architecture 90 alone.
+pub(super) fn is_of_one(name: &str) -> bool {
+    name.starts_with("attention_groups")
+}
+
+/// The kernels by name, and what could not be generated, or is not among them.
 pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
     let (mut kernels, mut faults) = (BTreeMap::new(), Vec::new());
     let mut take = |name: &str, devices: usize, graph: Result<Graph, String>| {
@@ -149,7 +173,41 @@ pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
     for dtype in [DType::F64, DType::F32, DType::BF16, DType::I64, DType::U8] {
         collect("folds", &folds(dtype), &mut kernels, &mut faults);
     }
+    match unseen() {
+        Ok(tasks) => collect("unseen", &tasks, &mut kernels, &mut faults),
+        Err(reason) => faults.push(reason),
+    }
+    let kind = |name: &str| name.rsplit_once('_').map(|(kind, _)| kind.to_owned());
+    let kinds: BTreeSet<String> = kernels.keys().filter_map(|name| kind(name)).collect();
+    let missing = generate::KINDS.into_iter().filter(|kind| !kinds.contains(*kind));
+    faults.extend(missing.map(|kind| format!("no kernel of the corpus is of the kind `{kind}`")));
     (kernels, faults)
+}
+
+/// Attention of queries that come before all keys, left pending: nothing is computed, the identity is filled in.
+fn unseen() -> Result<TaskGraph, String> {
+    let dtype = DType::F32;
+    let a = Attention { causal: true, ..Attention::new([1, 1, 1, 50, 20, 8, 8], dtype) };
+    let op = Op::Kernel(Kernel::Attention(a));
+    let spec = op.spec(&[dtype; 3]).ok_or("attention has no spec")?;
+    let mut labels = spec.space();
+    labels.0[2] = Interval::new(0, 9);
+    let (region, form) = (spec.result_region(&labels), spec.monoid.pending(dtype, 4, true));
+    let ty = |rows: usize| TensorType::new(dtype, vec![1, 1, rows, 8]);
+    let (operands, result) = (vec![ty(50), ty(20), ty(20)], ty(50));
+    let row = OpRow { name: "unseen".into(), op, operands, spec: Some(spec), result };
+    let mut tasks = TaskGraph { devices: 1, labels: vec!["unseen".into()], ops: vec![row], ..TaskGraph::default() };
+    tasks.push(Task {
+        device: DeviceId(0),
+        verb: Verb::Kernel { op: 0, labels, finish: false, operands: vec![None; 3] },
+        reads: Vec::new(),
+        after: Vec::new(),
+        value: Value { region, form },
+        within: None,
+        slot: Slot::default(),
+        label: 0,
+    });
+    Ok(tasks)
 }
 
 /// Three partials of every monoid that a type has, folded: finished and left pending, stored narrowly and widely.
@@ -205,12 +263,17 @@ fn collect(name: &str, tasks: &TaskGraph, kernels: &mut BTreeMap<String, String>
             | Verb::Fold { .. }
             | Verb::Paste => {}
         }
-        match generate::program(tasks, id, &Target::A100) {
-            Ok(program) => kernels.extend(program.steps.into_iter().filter_map(|step| match step {
-                Step::Launch(launch) => Some((launch.kernel.name.clone(), launch.kernel.source.clone())),
-                Step::Matmul(_) | Step::Copy { .. } | Step::Zero { .. } => None,
-            })),
-            Err(e) => faults.push(format!("{name}: row {id} ({}) has no program: {e}", task.verb.name())),
+        // Of what a newer GPU gets, that which only it gets.
+        for (target, all) in [(Target::A100, true), (Target::H200, false)] {
+            match generate::program(tasks, id, &target) {
+                Ok(program) => kernels.extend(program.steps.into_iter().filter_map(|step| match step {
+                    Step::Launch(launch) if all || is_of_one(launch.kernel.kind()) => {
+                        Some((launch.kernel.name.clone(), launch.kernel.source.clone()))
+                    }
+                    Step::Launch(_) | Step::Matmul(_) | Step::Copy { .. } | Step::Zero { .. } => None,
+                })),
+                Err(e) => faults.push(format!("{name}: row {id} ({}) has no program: {e}", task.verb.name())),
+            }
         }
     }
 }

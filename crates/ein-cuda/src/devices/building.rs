@@ -6,7 +6,7 @@ use crate::driver::{
     Stored, Stream, Strided, Traced, Word,
 };
 use crate::nodes::{Address, Block, Node, Nodes, Sites, Value, Work};
-use crate::program::{Epilogue, Matmul, Matrix};
+use crate::program::{Matmul, Matrix};
 use ein_ir::dtype::DType;
 use ein_run::{Cause, RunError};
 use ein_task::task::{TaskGraph, TaskId};
@@ -122,9 +122,10 @@ impl<'a> Building<'a> {
                 let call = KernelCall { function, grid: *grid, block: *block, shared: *shared, args: &args };
                 builder.kernel(&call, after)
             }
-            Work::Matmul { matmul, at, bias, workspace, bytes } => {
+            Work::Matmul { matmul, at, add, bias, workspace, bytes } => {
                 let operands = Operands {
                     matrices: [self.address(at[0], 0)?, self.address(at[1], 0)?, self.address(at[2], 0)?],
+                    add: add.map(|a| self.address(a, 0)).transpose()?,
                     bias: bias.map(|b| self.address(b, 0)).transpose()?,
                     workspace: self.address(*workspace, *bytes)?,
                 };
@@ -156,15 +157,13 @@ impl<'a> Building<'a> {
 }
 
 fn problem(m: &Matmul, workspace: u64, settings: Settings) -> Problem {
-    let bias = match m.epilogue {
-        Epilogue::None => false,
-        Epilogue::Bias(_) => true,
-    };
     Problem {
         matrices: [&m.a, &m.b, &m.c].map(stored),
         extents: [m.m, m.n, m.k],
         batch: m.batch,
-        bias,
+        add: m.epilogue.add.as_ref().map(stored),
+        bias: m.epilogue.bias.is_some(),
+        gelu: m.epilogue.gelu,
         tf32: settings.tf32,
         workspace,
     }

@@ -122,6 +122,7 @@ fn sites(gpus: &[Arc<Gpu>], places: &[usize], seats: &[Seat], settings: Settings
             shared: gpus[gpu].shared(),
             tf32: settings.tf32,
             library: Products::are_there(),
+            wgmma: settings.wgmma && gpus[gpu].capability() == 90,
         },
     };
     let reach = |(n, own): (usize, &Arc<Gpu>)| {

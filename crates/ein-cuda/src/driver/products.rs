@@ -29,7 +29,7 @@ pub struct Products {
     gpu: Arc<Gpu>,
     handle: cublasLtHandle_t,
     /// What the library found best for problems so far, where matrices are so aligned.
-    known: HashMap<(Problem, [u64; 3]), cublasLtMatmulAlgo_t>,
+    known: HashMap<(Problem, [u64; 4]), cublasLtMatmulAlgo_t>,
 }
 
 // SAFETY: the handle may be used by any thread, one at a time.
@@ -61,7 +61,7 @@ pub struct Stored {
     pub transposed: bool,
 }
 
-/// `C = A B`, or `C = A B + bias` for every row, with C m by n.
+/// `C = f(A B + add + bias)`, with C m by n; the bias is added to every row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// A, B and C.
@@ -70,8 +70,12 @@ pub struct Problem {
     pub extents: [u64; 3],
     /// How many products.
     pub batch: u64,
+    /// The matrix that is added, if one is.
+    pub add: Option<Stored>,
     /// Whether a vector is added.
     pub bias: bool,
+    /// Whether the sum goes through the Gaussian error linear unit, by its hyperbolic tangent.
+    pub gelu: bool,
     /// Whether factors of f32 may be rounded to TF32.
     pub tf32: bool,
     /// Bytes of the workspace.
@@ -83,7 +87,9 @@ pub struct Problem {
 pub struct Operands {
     /// A, B and C.
     pub matrices: [u64; 3],
-    /// What is added.
+    /// The matrix that is added.
+    pub add: Option<u64>,
+    /// The vector that is added.
     pub bias: Option<u64>,
     /// The workspace.
     pub workspace: u64,
@@ -127,8 +133,11 @@ impl Products {
     pub fn give(&mut self, problem: &Problem, at: &Operands, stream: &Stream) -> Result<(), DriverError> {
         self.gpu.bind()?;
         let described = Described::new(problem, at.bias)?;
+        // Without one that is added the result stands in its place, times 0.
+        let [a, b, c] = at.matrices;
+        let add = at.add.unwrap_or(c);
         // What places are multiples of, as far as that is of use: the second factor is the library's first.
-        let aligned = [at.matrices[1], at.matrices[0], at.matrices[2]].map(|a| 1 << a.trailing_zeros().min(ALIGNED));
+        let aligned = [b, a, add, c].map(|a| 1 << a.trailing_zeros().min(ALIGNED));
         let algorithm = match self.known.entry((*problem, aligned)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => *new.insert(described.algorithm(self.handle, problem.workspace, aligned)?),
@@ -138,8 +147,8 @@ impl Products {
         let scalar = |of: &(f32, f64)| -> *const c_void {
             if wide { (&raw const of.1).cast() } else { (&raw const of.0).cast() }
         };
-        let [a, b, c] = at.matrices;
-        let [first, second, result] = &described.layouts;
+        let [first, second, added, result] = &described.layouts;
+        let beta = if at.add.is_some() { &one } else { &zero };
         // SAFETY: what is described lives; the scalars have the scale's type and are read by the call; the memory is
         // what the caller says, in the order in which the row-major product is a column-major one.
         let given = unsafe {
@@ -147,13 +156,13 @@ impl Products {
                 self.handle,
                 described.product,
                 scalar(&one),
-                scalar(&zero),
+                scalar(beta),
                 b as *const c_void,
                 first.0,
                 a as *const c_void,
                 second.0,
-                c as *const c_void,
-                result.0,
+                add as *const c_void,
+                added.0,
                 c as *mut c_void,
                 result.0,
                 &raw const algorithm,
@@ -183,7 +192,8 @@ fn failed(call: &'static str, error: result::CublasError) -> DriverError {
 /// that of the transposes in the other order.
 struct Described {
     product: cublasLtMatmulDesc_t,
-    layouts: [Layout; 3],
+    /// Of the second factor, the first, what is added and the result.
+    layouts: [Layout; 4],
 }
 
 impl Described {
@@ -202,6 +212,7 @@ impl Described {
         let layouts = [
             Layout::new(b, [k, n], problem.batch)?,
             Layout::new(a, [m, k], problem.batch)?,
+            Layout::new(problem.add.as_ref().unwrap_or(c), [m, n], problem.batch)?,
             Layout::new(c, [m, n], problem.batch)?,
         ];
         let product = result::create_matmul_desc(compute, scale).map_err(|e| failed("cublasLtMatmulDescCreate", e))?;
@@ -210,9 +221,14 @@ impl Described {
         let operation = |m: &Stored| i32::from(m.transposed);
         described.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA, &operation(b))?;
         described.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, &operation(a))?;
+        let epilogue = match (bias, problem.gelu) {
+            (None, false) => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+            (Some(_), false) => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+            (None, true) => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU,
+            (Some(_), true) => cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_BIAS,
+        };
+        described.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
         if let Some(bias) = bias {
-            let epilogue = cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS;
-            described.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
             described.set(cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
         Ok(described)
@@ -231,21 +247,21 @@ impl Described {
         &self,
         handle: cublasLtHandle_t,
         workspace: u64,
-        aligned: [u64; 3],
+        aligned: [u64; 4],
     ) -> Result<cublasLtMatmulAlgo_t, DriverError> {
         use cublasLtMatmulPreferenceAttributes_t as Attribute;
         let wishes = Wishes::new()?;
         wishes.set(Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace)?;
         wishes.set(Attribute::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &REDUCTION)?;
-        let [first, second, result] = aligned.map(|a| a as u32);
+        let [first, second, added, result] = aligned.map(|a| a as u32);
         wishes.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &first)?;
         wishes.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &second)?;
-        wishes.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &result)?;
+        wishes.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &added)?;
         wishes.set(Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &result)?;
-        let [first, second, result] = &self.layouts;
+        let [first, second, added, result] = &self.layouts;
         // SAFETY: all of it lives.
         let found = unsafe {
-            result::get_matmul_algo_heuristic(handle, self.product, first.0, second.0, result.0, result.0, wishes.0)
+            result::get_matmul_algo_heuristic(handle, self.product, first.0, second.0, added.0, result.0, wishes.0)
         };
         Ok(found.map_err(|e| failed("cublasLtMatmulAlgoGetHeuristic", e))?.algo)
     }

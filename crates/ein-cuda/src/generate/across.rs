@@ -52,7 +52,7 @@ pub(crate) fn push(
             groups.positions("o", "out", counter),
             bounds(points, parts, counter),
             inner.positions("f", "in", counter),
-            reader.loads(&side, "x", &at),
+            reader.loads(&side, "x", &[], &at),
             reader.rows(&side, "x", skip, &at, &|_| unreachable!("nothing comes before a fold")),
         );
     }

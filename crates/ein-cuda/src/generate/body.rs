@@ -237,12 +237,17 @@ impl Reader<'_> {
         memory.chain(self.indices.iter().map(|_| None)).collect()
     }
 
-    /// Statements that load, where walker `w` is at `at(w)`, the elements of the lanes of `side`, as `<prefix><operand>`.
-    pub(crate) fn loads(&self, side: &Side, prefix: &str, at: &dyn Fn(usize) -> String) -> String {
+    /// Statements that load, where walker `w` is at `at(w)`, the elements of the lanes of `side`, as `<prefix><operand>`, but
+    /// for the walkers of `there`.
+    pub(crate) fn loads(&self, side: &Side, prefix: &str, there: &[usize], at: &dyn Fn(usize) -> String) -> String {
         let mut text = String::new();
         let mut walker = 0;
         for (k, (operand, pointer)) in self.body.operands.iter().zip(&self.pointers).enumerate() {
             let (Operand::Memory(m), Some(pointer)) = (operand, pointer) else { continue };
+            if there.contains(&walker) {
+                walker += 1;
+                continue;
+            }
             let (ty, here, step, lanes) = (stored(m.dtype), at(walker), side.steps[walker], side.lanes);
             let _ = match step {
                 0 => writeln!(text, "const {ty} {prefix}{k} = {pointer}[{here}];"),

@@ -121,7 +121,7 @@ impl Bound<'_> {
         if let (Some(body), Some(reader)) = (body, &self.reader) {
             let count = self.elements().len();
             let side = Side { lanes: 1, steps: vec![0; count], words: vec![1; count] };
-            text += &reader.loads(&side, "z", at);
+            text += &reader.loads(&side, "z", &[], at);
             text += &reader.rows(&side, "z", None, at, &|n| format!("e{n}"));
             let _ = writeln!(text, "{target}[{}] = {};", at(count - 1), store(own, &format!("r{}", body.value)));
         } else {

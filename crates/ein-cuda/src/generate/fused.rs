@@ -10,7 +10,7 @@ use super::ending::After;
 use super::hoist;
 use super::stored::Stored;
 use super::{Call, block};
-use crate::program::{Arg, Base, Epilogue, Place, Program, Step, Target};
+use crate::program::{Arg, Base, Place, Program, Step, Target};
 use ein_ir::einsum::Einsum;
 use ein_ir::monoid::Form;
 use ein_ir::op::Op;
@@ -140,9 +140,7 @@ fn retarget(program: &mut Program, at: u64) {
                 for matrix in [&mut m.a, &mut m.b, &mut m.c] {
                     moved(&mut matrix.place);
                 }
-                if let Epilogue::Bias(place) = &mut m.epilogue {
-                    moved(place);
-                }
+                m.epilogue.places().for_each(moved);
             }
             Step::Copy { from, to, .. } => {
                 moved(from);

@@ -1,6 +1,7 @@
 //! Products that the library of matrix products does, and what follows them as one more kernel.
 //!
-//! Bytes: the library's. Where a map follows, the product is written and read once more; it goes to the row's own slot
+//! Bytes: the library's. A map that its epilogue does ([`epilogue`]) adds those of what
+//! is added. Where another map follows, the product is written and read once more; it goes to the row's own slot
 //! if type and shape are the result's, so that it needs no memory. A factor of a large product whose strides are those of
 //! no matrix is read and written once more, into one.
 
@@ -8,6 +9,7 @@ use super::body::{Body, Memory, Operand};
 use super::contract::Contraction;
 use super::copy::copy;
 use super::ending::After;
+use super::epilogue;
 use super::hoist;
 use super::loops::Loops;
 use super::map::Target;
@@ -15,7 +17,7 @@ use super::stored::{Stored, alignment};
 use super::strided::Strided;
 use crate::program::{Base, Epilogue, Matmul, Matrix, Place, Program, Step};
 use ein_ir::dtype::DType;
-use ein_ir::expr::{Binary, Row};
+use ein_ir::expr::Row;
 use ein_ir::monoid::Form;
 use ein_ir::region::{Region, strides};
 use ein_run::Cause;
@@ -68,29 +70,28 @@ pub(crate) fn push(
         Stored { region: out.clone(), form, place: Base::Scratch.at(scratch) }
     };
     let after_product = if in_place { scratch } else { (scratch + product.bytes()).next_multiple_of(256) };
-    let (found, packs) = match calls(c, out, &product)? {
-        Some(found) => (found, Packs::default()),
-        None => match packed(c, out, &product, after_product)? {
-            Some(both) => both,
-            None => return Ok(false),
-        },
+    let done = |add: Option<&Memory>| match calls(c, out, &product, add)? {
+        Some(found) => Ok(Some((found, Packs::default()))),
+        None => packed(c, out, &product, after_product, add),
     };
-    let Calls { calls, swapped } = found;
+    if let After::Map(_, body) = after
+        && in_place
+        && let Some((calls, packs)) = stored(c, body, done)?
+    {
+        if !packs.steps.is_empty() {
+            program.scratch = packs.end;
+            program.steps.extend(packs.steps);
+        }
+        program.steps.extend(calls.into_iter().map(Step::Matmul));
+        return Ok(true);
+    }
+    let Some((Calls { calls, .. }, packs)) = done(None)? else { return Ok(false) };
     if !in_place {
         program.scratch = scratch + product.bytes();
     }
     if !packs.steps.is_empty() {
         program.scratch = packs.end;
         program.steps.extend(packs.steps);
-    }
-    if let After::Map(_, body) = after
-        && in_place
-        && !swapped
-        && let Some(bias) = bias(body, &calls, c)
-    {
-        let with = |m: Matmul| Step::Matmul(Matmul { epilogue: Epilogue::Bias(bias), ..m });
-        program.steps.extend(calls.into_iter().map(with));
-        return Ok(true);
     }
     program.steps.extend(calls.into_iter().map(Step::Matmul));
     if plain && in_place {
@@ -112,6 +113,37 @@ pub(crate) fn push(
     debug_assert_eq!(between, wanted, "a map is given what it asks for");
     hoist::push(program, &tail, result)?;
     Ok(true)
+}
+
+/// The products with all of a map in their epilogues, where the library does that; `done` gives the products that add a
+/// matrix.
+fn stored(
+    c: &Contraction<'_>,
+    body: &Body,
+    done: impl Fn(Option<&Memory>) -> Result<Option<Done>, Cause>,
+) -> Result<Option<(Vec<Matmul>, Packs)>, Cause> {
+    let (dtype, Some(sum)) = (body.dtype(), epilogue::sum(body)) else { return Ok(None) };
+    let same = sum.terms.iter().all(|m| m.dtype == dtype);
+    // Each term as the one kind or the other: a vector where it can be.
+    let (vectors, matrices): (Vec<&Memory>, Vec<&Memory>) = sum.terms.iter().partition(|m| is_vector(m, c));
+    // It adds no vector to f64 and knows no function of it.
+    let plain = vectors.is_empty() && !sum.gelu;
+    if !same || vectors.len() > 1 || matrices.len() > 1 || !(plain || dtype != DType::F64) {
+        return Ok(None);
+    }
+    let Some((found, packs)) = done(matrices.first().copied())? else { return Ok(None) };
+    let bias = match (vectors.first(), found.calls.as_slice()) {
+        (None, _) => None,
+        // It may read 16 bytes at once.
+        (Some(m), [call])
+            if !found.swapped && call.batch == 1 && call.n == c.volume(&c.columns) && alignment(m.place) == 16 =>
+        {
+            Some(m.place)
+        }
+        (Some(_), _) => return Ok(None),
+    };
+    let with = |m: Matmul| Matmul { epilogue: Epilogue { bias, gelu: sum.gelu, ..m.epilogue }, ..m };
+    Ok(Some((found.calls.into_iter().map(with).collect(), packs)))
 }
 
 /// The type that the library leaves, and the one that is asked for: what follows may convert.
@@ -152,16 +184,16 @@ pub(crate) fn reading(body: &Body, before: &Stored, rank: usize) -> Body {
 /// One loop of a group as a side of matrices, the others as batches.
 struct Side {
     extent: u64,
-    /// Steps of left, right and result.
-    steps: [i64; 3],
+    /// Steps of left, right, result and what is added.
+    steps: [i64; 4],
 }
 
 /// Takes the loop that a matrix runs along out of a group.
-fn side(loops: &mut Loops, prefer: impl Fn(&[i64; 3]) -> bool) -> Side {
-    let steps = |loops: &Loops, l: usize| [0, 1, 2].map(|w| loops.steps[w][l]);
+fn side(loops: &mut Loops, prefer: impl Fn(&[i64; 4]) -> bool) -> Side {
+    let steps = |loops: &Loops, l: usize| [0, 1, 2, 3].map(|w| loops.steps[w][l]);
     let all = 0..loops.extents.len();
     let best = all.max_by_key(|&l| (prefer(&steps(loops, l)), loops.extents[l]));
-    let Some(l) = best else { return Side { extent: 1, steps: [0; 3] } };
+    let Some(l) = best else { return Side { extent: 1, steps: [0; 4] } };
     let found = Side { extent: loops.extents[l] as u64, steps: steps(loops, l) };
     loops.remove(l);
     found
@@ -174,13 +206,14 @@ struct Calls {
     swapped: bool,
 }
 
-/// The products that a block is, if strides are those of matrices.
-fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<Calls>, Cause> {
+/// The products that a block is, if strides are those of matrices, with what is added to them.
+fn calls(c: &Contraction<'_>, out: &Region, product: &Stored, add: Option<&Memory>) -> Result<Option<Calls>, Cause> {
     let own = Strided::result(c.rank, out, &product.region)?;
-    let walkers = [own.steps.clone()];
+    // Without anything that is added, the result again.
+    let walkers = [own.steps.clone(), add.map_or_else(|| own.steps.clone(), |m| m.steps.clone())];
     let (mut rows, mut columns) = (c.loops(&c.rows, &walkers), c.loops(&c.columns, &walkers));
     let mut inner = c.loops(&c.inner, &walkers);
-    let k = side(&mut inner, |s| s.contains(&1));
+    let k = side(&mut inner, |s| s[..2].contains(&1));
     if !inner.extents.is_empty() {
         return Ok(None);
     }
@@ -208,11 +241,12 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
     let [l, r] = order;
     let (a, b) =
         (matrix(m.extent, k.extent, m.steps[l], k.steps[l]), matrix(k.extent, n.extent, k.steps[r], n.steps[r]));
-    let (Some(a), Some(b), Some((stride, false))) = (a, b, matrix(m.extent, n.extent, m.steps[2], n.steps[2])) else {
+    let whole = |w: usize| matrix(m.extent, n.extent, m.steps[w], n.steps[w]);
+    let (Some(a), Some(b), Some((stride, false)), Some((added, false))) = (a, b, whole(2), whole(3)) else {
         return Ok(None);
     };
     if m.extent * n.extent * k.extent < 1 << 12
-        || [m.extent, n.extent, k.extent, a.0, b.0, stride].iter().any(|&extent| extent > EXTENT)
+        || [m.extent, n.extent, k.extent, a.0, b.0, stride, added].iter().any(|&extent| extent > EXTENT)
     {
         return Ok(None);
     }
@@ -234,7 +268,7 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
         |place: Place, elements: i64, size: i64| Place { offset: place.offset + (elements * size) as u64, ..place };
     let mut calls = Vec::new();
     for number in 0..rest.count() {
-        let (mut number, mut offsets) = (number as usize, [0i64; 3]);
+        let (mut number, mut offsets) = (number as usize, [0i64; 4]);
         for loop_ in (0..rest.extents.len()).rev() {
             let index = (number % rest.extents[loop_]) as i64;
             number /= rest.extents[loop_];
@@ -250,6 +284,10 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
         for first in (0..batch.extent).step_by(BATCH as usize) {
             let begin = |w: usize| offsets[w] + first as i64 * batch.steps[w];
             let place = product.at(0, own.base + begin(2));
+            let add = add.map(|m| {
+                let place = at(m.place, begin(3), m.dtype.bytes() as i64);
+                one(place, m.dtype, (added, false), batch.steps[3])
+            });
             calls.push(Matmul {
                 a: one(at(left.place, begin(l), size), left.dtype, a, batch.steps[l]),
                 b: one(at(right.place, begin(r), size), right.dtype, b, batch.steps[r]),
@@ -258,12 +296,15 @@ fn calls(c: &Contraction<'_>, out: &Region, product: &Stored) -> Result<Option<C
                 n: n.extent,
                 k: k.extent,
                 batch: BATCH.min(batch.extent - first),
-                epilogue: Epilogue::None,
+                epilogue: Epilogue { add, ..Epilogue::NONE },
             });
         }
     }
     Ok(Some(Calls { calls, swapped }))
 }
+
+/// Products, and the copies that they read.
+type Done = (Calls, Packs);
 
 /// Copies of factors in scratch memory.
 #[derive(Default)]
@@ -275,7 +316,13 @@ struct Packs {
 
 /// The products of a large block of which one factor, or both, are first copied so that they are matrices: a copy moves
 /// each element twice, where a product uses it hundreds of times.
-fn packed(c: &Contraction<'_>, out: &Region, product: &Stored, at: u64) -> Result<Option<(Calls, Packs)>, Cause> {
+fn packed(
+    c: &Contraction<'_>,
+    out: &Region,
+    product: &Stored,
+    at: u64,
+    add: Option<&Memory>,
+) -> Result<Option<Done>, Cause> {
     let all = [&c.batch, &c.rows, &c.columns, &c.inner].map(|labels| c.volume(labels));
     if all.iter().product::<u64>() < PACKED || all[1].min(all[2]) < USES || c.left.dtype != c.right.dtype {
         return Ok(None);
@@ -317,39 +364,23 @@ fn packed(c: &Contraction<'_>, out: &Region, product: &Stored, at: u64) -> Resul
         if packs.end - at > COPIED {
             continue;
         }
-        if let Some(calls) = calls(&again, out, product)? {
+        if let Some(calls) = calls(&again, out, product, add)? {
             return Ok(Some((calls, packs)));
         }
     }
     Ok(None)
 }
 
-/// The vector that a map only adds to every row of the product, where the library takes it: it may read 16 bytes at once,
-/// and adds none to f64.
-fn bias(body: &Body, calls: &[Matmul], c: &Contraction<'_>) -> Option<Place> {
-    let [call] = calls else { return None };
-    let [(Row::Operand(x), one), (Row::Operand(y), other), (Row::Binary(Binary::Add, ..), dtype)] =
-        body.rows.as_slice()
-    else {
-        return None;
-    };
-    let same = *one == *dtype && *other == *dtype && *dtype == call.c.dtype && body.value == 2 && x != y;
-    let memory = |k: usize| if let Operand::Memory(m) = &body.operands[k] { Some(m) } else { None };
-    let m = [*x, *y].into_iter().find_map(memory)?;
-    let given = [*x, *y].into_iter().any(|k| body.operands[k] == Operand::Given(0));
-    // Consecutive along the labels that are the product's columns, and still along all others.
+/// Whether an operand of a map is a vector along the product's columns: consecutive along the labels that they are, and
+/// still along all others.
+fn is_vector(m: &Memory, c: &Contraction<'_>) -> bool {
     let mut expected = 1;
-    for l in (0..body.labels.rank()).rev() {
-        let extent = c.extents[l];
-        if extent == 1 {
-            continue;
-        }
-        let column = c.columns.contains(&l) && expected <= call.n as i64;
+    for l in (0..c.rank).rev().filter(|&l| c.extents[l] > 1) {
+        let column = c.columns.contains(&l);
         if m.steps[l] != if column { expected } else { 0 } {
-            return None;
+            return false;
         }
-        expected *= if column { extent as i64 } else { 1 };
+        expected *= if column { c.extents[l] as i64 } else { 1 };
     }
-    let taken = alignment(m.place) == 16 && *dtype != DType::F64;
-    (same && given && taken && call.batch == 1 && expected == call.n as i64).then_some(m.place)
+    true
 }

@@ -17,8 +17,11 @@ use ein_ir::expr::Row;
 use ein_run::Cause;
 use std::fmt::Write;
 
-/// Points along either side of a square.
+/// Points along either side of a square, where a thread moves one at a time.
 const SQUARE: usize = 32;
+
+/// Bytes of elements of which a thread moves two at a time, so that a warp moves lines of 128 bytes.
+const SHORT: usize = 2;
 
 /// Where the values of a map go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +94,8 @@ struct Turned {
     across: usize,
     /// Walkers that are contiguous along it.
     walkers: Vec<usize>,
+    /// Elements that a thread moves at a time.
+    lanes: usize,
 }
 
 impl Map<'_> {
@@ -115,13 +120,18 @@ impl Map<'_> {
 
     /// Statements for the lanes of `side`, with the walkers at `at<walker>`.
     fn point(&self, side: &Side) -> String {
-        let (at, own) = (|w: usize| format!("at{w}"), self.own());
-        let loads = self.reader.loads(side, "x", &at);
-        let rows = self.reader.rows(side, "x", None, &at, &|_| unreachable!("nothing comes before a map"));
+        self.point_of(side, &[], &|w: usize| format!("at{w}"))
+    }
+
+    /// Statements for the lanes of `side`, with the walkers at `at(walker)`; those of `there` are loaded.
+    fn point_of(&self, side: &Side, there: &[usize], at: &dyn Fn(usize) -> String) -> String {
+        let own = self.own();
+        let loads = self.reader.loads(side, "x", there, at);
+        let rows = self.reader.rows(side, "x", None, at, &|_| unreachable!("nothing comes before a map"));
         let (ty, lanes, element, pointer) = (stored(self.dtype), side.lanes, self.element(side), &self.pointer);
         let put = match lanes {
-            1 => format!("{pointer}[at{own}] = y[0];\n"),
-            _ => format!("ein_store<{}>({pointer} + at{own}, y);\n", side.words[own]),
+            1 => format!("{pointer}[{}] = y[0];\n", at(own)),
+            _ => format!("ein_store<{}>({pointer} + {}, y);\n", side.words[own], at(own)),
         };
         format!(
             "{loads}{ty} y[{lanes}];\n#pragma unroll\nfor (int v = 0; v < {lanes}; v++) {{\n{rows}y[v] = \
@@ -172,24 +182,34 @@ impl Map<'_> {
             |l: usize| (0..own).filter(in_memory).filter(|&w| loops.steps[w][l].abs() == 1).collect::<Vec<usize>>();
         let across = (0..across).find(|&l| loops.extents[l] >= SQUARE / 2 && !along(l).is_empty())?;
         let walkers = along(across);
-        let bytes: usize = walkers.iter().filter_map(|&w| self.elements[w]).map(|(_, d)| d.bytes()).sum();
-        (bytes * SQUARE * (SQUARE + 1) <= 40 << 10).then_some(Turned { across, walkers })
+        let sizes = |w: &usize| self.elements[*w].map_or(0, |(_, d)| d.bytes());
+        let short = walkers.iter().chain([&own]).all(|w| sizes(w) <= SHORT);
+        let enough = |l: usize| loops.extents[l] > SQUARE && loops.extents[l].is_multiple_of(2);
+        let lanes = if short && enough(last) && enough(across) { 2 } else { 1 };
+        let bytes: usize = walkers.iter().map(sizes).sum();
+        let square = SQUARE * lanes;
+        (bytes * square * (square + 1) <= 40 << 10).then_some(Turned { across, walkers, lanes })
     }
 
-    /// A block for every square: what is turned is read along its own memory, everything else along the result's.
+    /// A block for every square: what is turned is read along its own memory, everything else along the result's. A line of
+    /// a square is a warp's.
     fn squares(&self, arguments: Arguments, turned: &Turned) -> Result<Step, Cause> {
-        let (loops, last, across) = (&self.loops, self.loops.extents.len() - 1, turned.across);
+        let (loops, last, across, lanes) = (&self.loops, self.loops.extents.len() - 1, turned.across, turned.lanes);
         let (wide, high) = (loops.extents[last], loops.extents[across]);
-        let (columns, rows) = (wide.div_ceil(SQUARE), high.div_ceil(SQUARE));
+        let square = SQUARE * lanes;
+        let (columns, rows) = (wide.div_ceil(square), high.div_ceil(square));
         let rest: Vec<usize> = (0..loops.extents.len()).filter(|&l| l != last && l != across).collect();
+        // The same with what is turned innermost, for how wide its words are.
+        let along = loops.ordered(&[rest.as_slice(), &[last, across]].concat());
+        let along = Side::of(&along, &self.elements, lanes);
         let rest = loops.ordered(&rest);
         let counter = loops.counter();
-        let rounds = SQUARE * SQUARE / THREADS as usize;
         let by = THREADS as usize / SQUARE;
+        let rounds = square / by;
         let mut text = format!(
-            "const int lane = threadIdx.x % {SQUARE}, line = threadIdx.x / {SQUARE};\nconst {counter} square = \
-             blockIdx.x;\nconst {counter} column = square % {columns} * {SQUARE}, row = square / {columns} % {rows} * \
-             {SQUARE};\nconst {counter} n = square / {};\n{}",
+            "const int lane = threadIdx.x % {SQUARE} * {lanes}, line = threadIdx.x / {SQUARE};\nconst {counter} square = \
+             blockIdx.x;\nconst {counter} column = square % {columns} * {square}, row = square / {columns} % {rows} * \
+             {square};\nconst {counter} n = square / {};\n{}",
             columns * rows,
             rest.positions("n", "rest", counter)
         );
@@ -199,37 +219,38 @@ impl Map<'_> {
         let pointers = self.reader.pointers();
         for &w in &turned.walkers {
             let (k, ty) = (pointers[w].0, self.elements[w].map_or("", |(_, d)| stored(d)));
+            let element = format!("{}[{} + v * ({counter}){}]", pointers[w].1, place(w), loops.steps[w][across]);
+            // Words of several elements, or one after the other.
+            let read = match (loops.steps[w][across], lanes) {
+                (1, 2..) => format!("ein_load<{}>(w, {} + ({}));\n", along.words[w], pointers[w].1, place(w)),
+                _ => format!("#pragma unroll\nfor (int v = 0; v < {lanes}; v++) w[v] = {element};\n"),
+            };
             let _ = write!(
                 text,
-                "__shared__ {ty} turned{k}[{SQUARE}][{}];\n#pragma unroll\nfor (int k = 0; k < {rounds}; k++) {{\nconst \
-                 {counter} i = row + lane, j = column + line + k * {by};\nif (i < {high} && j < {wide}) \
-                 turned{k}[line + k * {by}][lane] = {}[{}];\n}}\n",
-                SQUARE + 1,
-                pointers[w].1,
-                place(w)
+                "__shared__ {ty} turned{k}[{square}][{}];\n#pragma unroll\nfor (int k = 0; k < {rounds}; k++) {{\nconst \
+                 {counter} i = row + lane, j = column + line + k * {by};\nif (i < {high} && j < {wide}) {{\n{ty} \
+                 w[{lanes}];\n{read}#pragma unroll\nfor (int v = 0; v < {lanes}; v++) turned{k}[line + k * {by}][lane + v] \
+                 = w[v];\n}}\n}}\n",
+                square + 1,
             );
         }
         text += "__syncthreads();\n";
+        let side = Side::of(loops, &self.elements, lanes);
         let mut loads = String::new();
-        for (w, (k, pointer)) in pointers.iter().enumerate() {
-            let ty = self.elements[w].map_or("", |(_, d)| stored(d));
-            let from = if turned.walkers.contains(&w) {
-                format!("turned{k}[lane][line + k * {by}]")
-            } else {
-                format!("{pointer}[{}]", place(w))
-            };
-            let _ = writeln!(loads, "const {ty} x{k} = {from};");
+        for &w in &turned.walkers {
+            let (k, ty) = (pointers[w].0, self.elements[w].map_or("", |(_, d)| stored(d)));
+            let _ = write!(
+                loads,
+                "{ty} x{k}[{lanes}];\n#pragma unroll\nfor (int v = 0; v < {lanes}; v++) x{k}[v] = turned{k}[lane + v][line + \
+                 k * {by}];\n"
+            );
         }
-        let side = Side { lanes: 1, steps: vec![0; self.elements.len()], words: vec![1; self.elements.len()] };
         let at = |w: usize| format!("({})", place(w));
         let _ = write!(
             text,
             "#pragma unroll\nfor (int k = 0; k < {rounds}; k++) {{\nconst {counter} i = row + line + k * {by}, j = column \
-             + lane;\nif (i < {high} && j < {wide}) {{\n{loads}{}{}[{}] = {};\n}}\n}}\n",
-            self.reader.rows(&side, "x", None, &at, &|_| unreachable!("nothing comes before a map")),
-            self.pointer,
-            place(self.own()),
-            self.element(&side)
+             + lane;\nif (i < {high} && j < {wide}) {{\n{loads}{}}}\n}}\n",
+            self.point_of(&side, &turned.walkers, &at)
         );
         let blocks = (columns * rows) as u64 * rest.count();
         arguments.launch("map_turned", &text, [blocks, 1], THREADS)

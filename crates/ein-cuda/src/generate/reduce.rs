@@ -220,7 +220,7 @@ impl Reduce<'_> {
                 outer.positions("o", "out", counter),
                 shape.folding,
                 groups.positions("f", "in", counter),
-                reader.loads(side, "x", &at),
+                reader.loads(side, "x", &[], &at),
                 reader.rows(side, "x", skip, &at, &|_| unreachable!("nothing comes before a fold")),
             );
         }
@@ -274,7 +274,7 @@ fn tail(state: State, loops: &Ends, shape: Shape, arguments: &mut Arguments, end
         groups.count(),
         shape.folding,
         groups.positions("m", "more", loops.counter),
-        reader.loads(&side, "z", &at),
+        reader.loads(&side, "z", &[], &at),
         stored(own),
         reader.rows(&side, "z", None, &at, &|n| format!("e{n}")),
         store(own, &format!("r{}", body.value)),

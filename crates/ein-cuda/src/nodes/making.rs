@@ -3,7 +3,7 @@
 use super::moves;
 use super::{ALIGN, Address, Block, FAULT, LANES, Node, Nodes, Passage, Programs, Sites, Staged, Staging, Value, Work};
 use crate::copies::Lines;
-use crate::program::{Arg, Base, Epilogue, Matmul, Place, Program, Step};
+use crate::program::{Arg, Base, Matmul, Place, Program, Step};
 use crate::rows::{Rows, is_resident};
 use ein_ir::op::InputKind;
 use ein_run::cpu::boxes::BoxCopy;
@@ -262,14 +262,13 @@ impl<'a> Making<'a> {
                 Work::Kernel { kernel: launch.kernel, grid, block, shared, args }
             }
             Step::Matmul(matmul) => {
-                let bias = match matmul.epilogue {
-                    Epilogue::None => None,
-                    Epilogue::Bias(place) => Some(at(place)),
-                };
+                let bias = matmul.epilogue.bias.map(at);
+                let add = matmul.epilogue.add.map(|m| at(m.place));
                 let (workspace, bytes) =
                     (at(Base::Scratch.at(workspace)), workspace_bytes(&matmul, self.sites.workspace));
                 Work::Matmul {
                     at: [matmul.a, matmul.b, matmul.c].map(|m| at(m.place)),
+                    add,
                     bias,
                     workspace,
                     bytes,

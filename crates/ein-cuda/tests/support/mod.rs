@@ -7,10 +7,12 @@
 // Each test file uses a part.
 #![allow(dead_code, unused_imports)]
 
+mod chains;
 mod matmul;
 mod random;
 mod rows;
 
+pub use chains::{Chain, chain, einsum, pair};
 pub use random::Rng;
 pub use rows::{Row, Values, fields, kernel_row, op_row, stored};
 
@@ -148,10 +150,10 @@ impl Slots<'_> {
             Step::Zero { at, bytes } => self.put(*at, &vec![0; *bytes as usize]),
             Step::Matmul(m) => {
                 let read = |place: Place| self.memory(place.base).read::<u8>().map_err(String::from);
-                let bias =
-                    if let ein_cuda::program::Epilogue::Bias(place) = m.epilogue { read(place)? } else { Vec::new() };
+                let bias = m.epilogue.bias.map_or(Ok(Vec::new()), read)?;
+                let add = m.epilogue.add.map_or(Ok(Vec::new()), |m| read(m.place))?;
                 let mut c = read(m.c.place)?;
-                matmul::multiply(m, &read(m.a.place)?, &read(m.b.place)?, &bias, &mut c);
+                matmul::multiply(m, &read(m.a.place)?, &read(m.b.place)?, &add, &bias, &mut c);
                 self.memory(m.c.place.base).write(&c);
                 Ok(())
             }

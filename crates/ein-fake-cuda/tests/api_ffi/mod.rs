@@ -305,6 +305,19 @@ pub fn matmul(
     unsafe { library.matmul(config, a, b, c, None, None) }.map_err(|e| e.to_string())
 }
 
+/// With a vector of the library's rows that is added, and the library's GELU.
+pub fn matmul_then(
+    library: &cudarc::cublaslt::CudaBlasLT,
+    config: cudarc::cublaslt::MatmulConfig,
+    [a, b, bias]: [&cudarc::driver::CudaView<'_, f32>; 3],
+    c: &mut cudarc::driver::CudaSlice<f32>,
+    gelu: bool,
+) -> Result<(), String> {
+    use cudarc::cublaslt::{Activation, Matmul};
+    let activation = gelu.then_some(&Activation::Gelu);
+    unsafe { library.matmul(config, a, b, c, Some(bias), activation) }.map_err(|e| e.to_string())
+}
+
 pub fn alloc_host(bytes: usize) -> Done<u64> {
     let mut at = null_mut();
     unsafe { check(sys::cuMemHostAlloc(&raw mut at, bytes, 0))? };

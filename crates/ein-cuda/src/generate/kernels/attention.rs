@@ -1,9 +1,12 @@
-//! Attention, one of three kernels (their algorithms are in `attention*.cuh`):
+//! Attention, one of five kernels (their algorithms are in `attention*.cuh`):
 //!
 //! * *rows*: any type and head size, a block for each row. Every row reads its keys: `2 (d + e)` operations for each, from
 //!   the caches where rows share them.
+//! * *squares*: any float, many rows. A block takes 64 rows over tiles of keys, which come from memory once for all of them,
+//!   and multiplies without tensor cores, in squares of registers.
 //! * *tiles*: 16-bit floats, many rows. A block takes 64 or 128 rows: queries of a head and, with grouped heads, those of
 //!   all heads that share keys, so that these come from memory once for the group.
+//! * *groups*: the same by `wgmma`, which Hopper alone has, for heads of up to 128; where it is asked for.
 //! * *split*: 16-bit floats, few rows of many keys: decoding. Blocks share the keys, whose bytes are all that matters, and
 //!   leave parts in scratch memory that a second kernel folds in order.
 //!
@@ -11,8 +14,16 @@
 //! of k and of v, rows of 272 bytes: 34 816 + 2 · 2 · 8 704 + 1 032 = 70 664 bytes, so that an SM of 164 KiB has two
 //! blocks. Registers: 128 of accumulators, 32 of scores, 16 of weights, 8 + 4 of fragments, about 40 of addresses and
 //! state: below 255.
+//!
+//! That of *groups* for d = e = 128: 8 warps of 16 rows and tiles of 128 keys. Shared memory: 128 rows of q, 2 tiles of k and
+//! of v, lines of 128 bytes: 32 768 + 2 · 2 · 32 768 and 2 KiB, one block for an SM. Registers: 64 of accumulators, 64 of
+//! scores, 32 of weights. Its products run while weights are computed, each at 4 096 operations a clock; 16-byte copies to
+//! swizzled places are 16 a thread and tile, of some 2 000 clocks.
+//!
+//! Where there are fewer blocks of *tiles* or *groups* than multiprocessors, blocks share keys as those of *split* do.
 
 mod structs;
+mod ways;
 
 use super::{given, launch, own_box};
 use crate::generate::Call;
@@ -23,12 +34,12 @@ use ein_ir::kernel::Attention;
 use ein_ir::region::{Interval, strides};
 use ein_run::Cause;
 
-/// Warps of a block.
-const WARPS: usize = 4;
 /// Rows that *split* takes where there are too few for *tiles* to fill a device.
 const FEW: usize = 64;
-/// Keys that a block of *split* takes at least.
-const LEAST_KEYS: usize = 256;
+/// Rows of which no block of another kernel than *rows* and *split* is worth filling a part.
+const FEWEST: usize = 16;
+/// The largest heads of *tiles* and *groups*.
+const LARGEST: usize = 256;
 
 /// A block of attention: its (max, sum, acc), or acc / sum when it is finished.
 pub(super) fn program(a: &Attention, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
@@ -45,12 +56,15 @@ pub(super) fn program(a: &Attention, call: &Call<'_>, target: &Target) -> Result
     let rows = problem.queries * problem.group;
     let units = problem.batch * problem.pairs;
     let multiprocessors = target.multiprocessors as usize;
-    let few = rows <= 16 || (rows <= FEW && units < multiprocessors);
+    let few = rows <= FEWEST || (rows <= FEW && units < multiprocessors);
     let split = few && problem.d.is_multiple_of(32) && problem.e.is_multiple_of(64) && problem.d.max(problem.e) <= 128;
-    match problem.tile(target).filter(|_| problem.tensor_cores()) {
-        Some(_) if split => problem.by_parts(call, target),
-        Some(tile) => problem.by_tiles(call, tile),
-        None => problem.by_rows(call, target),
+    let split = split && problem.words();
+    let tile = problem.groups(target).or_else(|| problem.tile(target)).filter(|_| problem.tensor_cores());
+    match (tile, problem.square(target).filter(|_| rows > FEWEST)) {
+        (Some(_), _) if split => problem.by_parts(call, target),
+        (Some(tile), _) => problem.by_tiles(call, tile, target),
+        (None, Some(keys)) => problem.by_squares(call, keys),
+        (None, None) => problem.by_rows(call, target),
     }
 }
 
@@ -59,19 +73,6 @@ pub(super) fn program(a: &Attention, call: &Call<'_>, target: &Target) -> Result
 struct Operand {
     place: Place,
     steps: [i64; 4],
-}
-
-/// What a block of *tiles* does at a time.
-#[derive(Clone, Copy)]
-struct Tile {
-    /// Rows of a warp, in units of 16.
-    mt: usize,
-    /// Rows of the block.
-    rows: usize,
-    /// Keys.
-    keys: usize,
-    /// Bytes of shared memory.
-    room: usize,
 }
 
 /// What the kernels are told. Sizes are the block's.
@@ -162,87 +163,16 @@ impl<'a> Problem<'a> {
         })
     }
 
-    /// Whether tensor cores take its operands as they lie.
+    /// Whether tensor cores take its elements, and blocks its heads.
     fn tensor_cores(&self) -> bool {
+        matches!(self.attention.dtype, DType::BF16 | DType::F16) && self.d.max(self.e) <= LARGEST
+    }
+
+    /// Whether every row of every operand is words of 16 bytes, which can be copied as such.
+    fn words(&self) -> bool {
         let tensors = [Some(self.q), Some(self.k), Some(self.v), self.own.map(|o| o[0]), self.own.map(|o| o[1])];
         let aligned = |o: Operand| alignment(o.place) == 16 && o.steps[..3].iter().all(|s| s % 8 == 0);
-        matches!(self.attention.dtype, DType::BF16 | DType::F16)
-            && self.d.is_multiple_of(8)
-            && self.e.is_multiple_of(8)
-            && self.d.max(self.e) <= 256
-            && tensors.into_iter().flatten().all(aligned)
-    }
-
-    fn by_rows(&self, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
-        let real = self.real();
-        let bytes = |warps: usize| warps * (self.e + 2) * if real == "double" { 8 } else { 4 };
-        let fits = |warps: &usize| bytes(*warps) <= target.shared as usize;
-        let Some(warps) = [WARPS, WARPS / 2, 1].into_iter().find(fits) else {
-            let reason = format!("`{}` has heads of {} elements, too many for a block", call.row.name, self.e);
-            return Err(Cause::malformed(reason));
-        };
-        let body = format!(
-            "extern __shared__ __align__(16) unsigned char ein_room[];
-    ein_attention_rows<NAME_of, {warps}>(a, out, ({real}*)ein_room);"
-        );
-        let kernel = self.kernel("attention_rows", call, 1.0, warps, &body);
-        let rows = (self.queries * self.group * self.pairs * self.batch) as u64;
-        let grid = rows.min(u64::from(target.multiprocessors) * 64);
-        Ok(Program { steps: vec![self.launch(call, kernel, grid, warps, bytes(warps))?], scratch: 0 })
-    }
-
-    /// The best tile of *tiles* that a block has memory for.
-    fn tile(&self, target: &Target) -> Option<Tile> {
-        let rows = self.queries * self.group;
-        let best = match self.d.max(self.e) {
-            0..=64 if rows > 64 => (2, 64),
-            65..=128 if rows > 64 => (2, 32),
-            0..=128 => (1, 64),
-            _ => (1, 32),
-        };
-        let padded = |values: usize| values.next_multiple_of(16) + 8;
-        let tile = |(mt, keys): (usize, usize)| {
-            let rows = WARPS * mt * 16;
-            let room = 2 * (rows * padded(self.d) + 2 * keys * (padded(self.d) + padded(self.e))) + 8 * rows + 8;
-            Tile { mt, rows, keys, room }
-        };
-        [best, (1, 32), (1, 16)].into_iter().map(tile).find(|tile| tile.room <= target.shared as usize)
-    }
-
-    fn by_tiles(&self, call: &Call<'_>, tile: Tile) -> Result<Program, Cause> {
-        let Tile { mt, rows: bm, keys: bn, room } = tile;
-        let (rows, warps, tag) = (self.queries * self.group, WARPS, self.tag());
-        let body = format!(
-            "extern __shared__ __align__(16) unsigned char ein_room[];
-    static_assert(ein_attention_room<NAME_of, {mt}, {warps}, {bn}>() == {room}, \"the room that the launch gives\");
-    ein_attention_tiles<NAME_of, {tag}, {mt}, {warps}, {bn}>(a, out, ein_room);"
-        );
-        let kernel = self.kernel("attention_tiles", call, std::f64::consts::LOG2_E, warps, &body);
-        let grid = (rows.div_ceil(bm) * self.pairs * self.batch) as u64;
-        Ok(Program { steps: vec![self.launch(call, kernel, grid, warps, room)?], scratch: 0 })
-    }
-
-    fn by_parts(&self, call: &Call<'_>, target: &Target) -> Result<Program, Cause> {
-        let rows = self.queries * self.group;
-        let units = rows.div_ceil(16) * self.pairs * self.batch;
-        // As many blocks as are on the device at a time, twice; each with something to do.
-        let wanted = (target.multiprocessors as usize * 4).div_ceil(units);
-        let splits = wanted.min(self.keys / LEAST_KEYS).max(1);
-        let (warps, tag, part) = (WARPS, self.tag(), 16 * (self.e + 2));
-        let room = warps * part * 4;
-        let body = format!(
-            "extern __shared__ __align__(16) unsigned char ein_room[];
-    ein_attention_split<NAME_of, {tag}, {warps}, {splits}>(a, out, (float*)parts, (float*)ein_room);"
-        );
-        let kernel = self.kernel("attention_split", call, std::f64::consts::LOG2_E, warps, &body);
-        let mut steps = vec![self.launch(call, kernel, (units * splits) as u64, warps, room)?];
-        if splits > 1 {
-            let body = format!("ein_attention_join<NAME_of, {splits}, {}>(a, out, (const float*)parts);", warps * 32);
-            let kernel = self.kernel("attention_join", call, std::f64::consts::LOG2_E, warps, &body);
-            steps.push(self.launch(call, kernel, (rows * self.pairs * self.batch) as u64, warps, 0)?);
-        }
-        let scratch = if splits > 1 { units * splits * part * 4 } else { 0 };
-        Ok(Program { steps, scratch: scratch as u64 })
+        self.d.is_multiple_of(8) && self.e.is_multiple_of(8) && tensors.into_iter().flatten().all(aligned)
     }
 
     /// What it is computed in.
@@ -258,8 +188,9 @@ impl<'a> Problem<'a> {
     fn kernel(&self, what: &str, call: &Call<'_>, unit: f64, warps: usize, body: &str) -> std::sync::Arc<Kernel> {
         let (of, out, threads) = (self.constants(unit), self.results(call), warps * 32);
         // Two blocks at a time: told nothing, the compiler aims at more and keeps values outside of registers.
+        let blocks = if what == "attention_groups" { 1 } else { 2 };
         let source = format!(
-            "{of}{out}extern \"C\" __global__ void __launch_bounds__({threads}, 2) NAME(const unsigned char* q, const \
+            "{of}{out}extern \"C\" __global__ void __launch_bounds__({threads}, {blocks}) NAME(const unsigned char* q, const \
              unsigned char* k, const unsigned char* v, const unsigned char* mask, const unsigned char* own_k, const \
              unsigned char* own_v, const unsigned char* offsets, unsigned char* values, unsigned char* tops, unsigned \
              char* sums, unsigned char* parts, long long diagonal, long long phase, long long query, long long key) {{

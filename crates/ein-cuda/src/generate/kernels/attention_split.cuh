@@ -175,12 +175,13 @@ EIN_FN void ein_attention_split(const A& a, Out out, float* parts, float* shared
     }
 }
 
-// Folds the parts of blocks, in their order: a block for each row.
-template <typename A, int SPLITS, int THREADS, typename Out> EIN_FN void ein_attention_join(const A&, Out out, const float* parts) {
-    constexpr int E = A::E, rows = A::QUERIES * A::GROUP, tiles = (rows + 15) / 16;
-    const int r = (int)(blockIdx.x % rows), unit = (int)(blockIdx.x / rows) * tiles + r / 16;
+// Folds the parts of blocks of ROWS rows, in their order: a block for each row.
+template <typename A, int ROWS, int SPLITS, int THREADS, typename Out>
+EIN_FN void ein_attention_join(const A&, Out out, const float* parts) {
+    constexpr int E = A::E, rows = A::QUERIES * A::GROUP, tiles = (rows + ROWS - 1) / ROWS;
+    const int r = (int)(blockIdx.x % rows), unit = (int)(blockIdx.x / rows) * tiles + r / ROWS;
     const int pair = unit / tiles % A::PAIRS, batch = unit / tiles / A::PAIRS;
-    const float* own = parts + ((long long)unit * 16 + r % 16) * SPLITS * (E + 2);
+    const float* own = parts + ((long long)unit * ROWS + r % ROWS) * SPLITS * (E + 2);
     float all = -ein_infinity();
     for (int n = 0; n < SPLITS; n++) all = fmaxf(all, own[n * (E + 2) + E]);
     const float by = all == -ein_infinity() ? 0.0f : all;

@@ -4,9 +4,9 @@
 // Dao, FlashAttention-2 (2023): scores stay in registers, as does what is accumulated; keys and values come through
 // shared memory, the next tile while this one is worked on. Scores are in units of log 2.
 
-// The state of a warp: MT tiles of 16 rows.
-template <typename A, int MT> struct ein_Attending {
-    static constexpr int EN = (A::E + 15) / 16 * 2;
+// The state of a warp: MT tiles of 16 rows. Values are padded to a multiple of WIDE.
+template <typename A, int MT, int WIDE = 16> struct ein_Attending {
+    static constexpr int EN = (A::E + WIDE - 1) / WIDE * WIDE / 8;
     float acc[MT][EN][4], top[MT][2], sum[MT][2];
 
     __device__ __forceinline__ void none() {
@@ -21,11 +21,10 @@ template <typename A, int MT> struct ein_Attending {
         }
     }
 
-    // Takes the scores of NT * 8 keys: they become weights, and what there was before is scaled.
-    template <int NT> __device__ __forceinline__ void take(float (&s)[MT][NT][4]) {
+    // Takes the scores of NT * 8 keys: they become weights. What there was before is to be scaled by `scale`.
+    template <int NT> __device__ __forceinline__ void weigh(float (&s)[MT][NT][4], float (&scale)[MT][2]) {
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            float scale[2];
+        for (int m = 0; m < MT; m++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 float all = top[m][h];
@@ -35,7 +34,7 @@ template <typename A, int MT> struct ein_Attending {
                 all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, 2));
                 // Nothing is seen yet: any number will do to weigh nothing by.
                 const float by = all == -ein_infinity() ? 0.0f : all;
-                scale[h] = ein_exp2(top[m][h] - by);
+                scale[m][h] = ein_exp2(top[m][h] - by);
                 top[m][h] = all;
                 float own = 0.0f;
 #pragma unroll
@@ -45,13 +44,24 @@ template <typename A, int MT> struct ein_Attending {
                         s[m][n][i] = ein_exp2(s[m][n][i] - by);
                         own += s[m][n][i];
                     }
-                sum[m][h] = fmaf(sum[m][h], scale[h], own);
+                sum[m][h] = fmaf(sum[m][h], scale[m][h], own);
             }
+    }
+
+    __device__ __forceinline__ void scaled(const float (&scale)[MT][2]) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
 #pragma unroll
             for (int n = 0; n < EN; n++)
 #pragma unroll
-                for (int i = 0; i < 4; i++) acc[m][n][i] *= scale[i / 2];
-        }
+                for (int i = 0; i < 4; i++) acc[m][n][i] *= scale[m][i / 2];
+    }
+
+    // Both.
+    template <int NT> __device__ __forceinline__ void take(float (&s)[MT][NT][4]) {
+        float scale[MT][2];
+        weigh<NT>(s, scale);
+        scaled(scale);
     }
 
     // The sums of whole rows: so far each lane has that of its own keys.
@@ -88,10 +98,23 @@ template <typename T> EIN_FN void ein_add_unbounded(float& low, float& high, flo
 // A row of shared memory, in elements: 16 bytes more than its values, so that eight rows lie in different banks.
 EIN_FN constexpr int ein_padded(int values) { return (values + 15) / 16 * 16 + 8; }
 
+// A value of shared memory by itself, where rows are no words of 16 bytes.
+template <int SIZE> EIN_FN unsigned short ein_element(const unsigned short* row, int place, bool real) {
+    return real && place < SIZE ? row[place] : (unsigned short)0;
+}
+
 // Copies ROWS rows of SIZE elements to shared memory, `step` apart: those from `rows` on, and values from SIZE on, are 0.
-template <int ROWS, int SIZE, int THREADS>
+// WORDS: rows are words of 16 bytes.
+template <int ROWS, int SIZE, int THREADS, bool WORDS>
 EIN_FN void ein_copy_rows(unsigned short* to, const unsigned short* from, long long step, int rows) {
     constexpr int words = (SIZE + 15) / 16 * 2;
+    if (!WORDS) {
+        for (int n = threadIdx.x; n < ROWS * words * 8; n += THREADS) {
+            const int row = n / (words * 8), place = n % (words * 8);
+            to[row * ein_padded(SIZE) + place] = ein_element<SIZE>(from + row * step, place, row < rows);
+        }
+        return;
+    }
     for (int n = threadIdx.x; n < ROWS * words; n += THREADS) {
         const int row = n / words, word = n % words;
         const bool real = row < rows && word * 8 < SIZE;
@@ -100,13 +123,47 @@ EIN_FN void ein_copy_rows(unsigned short* to, const unsigned short* from, long l
 }
 
 // Bytes of shared memory of a block.
-template <typename A, int MT, int WARPS, int BN> EIN_FN constexpr int ein_attention_room() {
+template <typename A, int MT, int WARPS, int BN> EIN_FN constexpr int ein_attention_tiles_room() {
     return 2 * (WARPS * MT * 16 * ein_padded(A::D) + 2 * BN * (ein_padded(A::D) + ein_padded(A::E))) +
            8 * WARPS * MT * 16 + 8;
 }
 
-template <typename A, typename T, int MT, int WARPS, int BN, typename Out>
-EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
+// The part of `count` tiles that is the block's, where SPLITS blocks share them.
+template <int SPLITS> EIN_FN void ein_share(int count, int split, int& from, int& to) {
+    from = (int)((long long)count * split / SPLITS);
+    to = (int)((long long)count * (split + 1) / SPLITS);
+}
+
+// Stores row `r` of a pair, which is row 8 * h of tile m of a state: the result, or the block's part of it.
+template <typename A, int SPLITS, int BM, typename Out, typename State>
+EIN_FN void ein_leave(Out out, float* parts, const State& state, int m, int h, int r, int pair, int batch, int split, int c) {
+    constexpr int E = A::E, tiles = (A::QUERIES * A::GROUP + BM - 1) / BM;
+    const float total = state.sum[m][h];
+    const int head = pair * A::GROUP + r % A::GROUP, unit = (batch * A::PAIRS + pair) * tiles + r / BM;
+    const long long to = ((long long)batch * A::PAIRS * A::GROUP + head) * A::QUERIES + r / A::GROUP;
+    float* const part = parts + (((long long)unit * BM + r % BM) * SPLITS + split) * (E + 2);
+#pragma unroll
+    for (int e = 0; e < State::EN; e++) {
+        const int place = e * 8 + 2 * c;
+        if (place >= E) continue;
+        if (SPLITS == 1) {
+            out.two(to, place, state.acc[m][e][2 * h], state.acc[m][e][2 * h + 1], total);
+        } else {
+            part[place] = state.acc[m][e][2 * h];
+            if (place + 1 < E) part[place + 1] = state.acc[m][e][2 * h + 1];
+        }
+    }
+    if (c != 0) return;
+    if (SPLITS == 1) {
+        out.state(to, state.top[m][h] * 0.693147180559945309f, total);
+    } else {
+        part[E] = state.top[m][h], part[E + 1] = total;
+    }
+}
+
+// With more than one of SPLITS the blocks of some rows share the keys and leave parts, which `ein_attention_join` folds.
+template <typename A, typename T, int MT, int WARPS, int BN, int SPLITS, typename Out>
+EIN_FN void ein_attention_tiles(const A& a, Out out, float* parts, unsigned char* shared) {
     constexpr int BM = WARPS * MT * 16, THREADS = WARPS * 32, NT = BN / 8, DK = (A::D + 15) / 16;
     constexpr int DP = ein_padded(A::D), EP = ein_padded(A::E), EN = ein_Attending<A, MT>::EN;
     constexpr int rows = A::QUERIES * A::GROUP, tiles = (rows + BM - 1) / BM;
@@ -118,8 +175,9 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
     int* const range = his + BM;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, c = lane & 3;
     // The rows that see most begin first.
-    const int units = A::PAIRS * A::BATCH, unit = (int)(blockIdx.x % units);
-    const int first = (tiles - 1 - (int)(blockIdx.x / units)) * BM;
+    const int units = A::PAIRS * A::BATCH, split = (int)(blockIdx.x % SPLITS);
+    const int unit = (int)(blockIdx.x / SPLITS % units);
+    const int first = (tiles - 1 - (int)(blockIdx.x / SPLITS / units)) * BM;
     const int pair = unit % A::PAIRS, batch = unit / A::PAIRS, kv = ein_kv(a, pair);
 
     if (threadIdx.x == 0) range[0] = A::KEYS, range[1] = 0;
@@ -138,7 +196,13 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
         const int r = n / words, word = n % words, query = (first + r) / A::GROUP, head = (first + r) % A::GROUP;
         const bool real = query < A::QUERIES && word * 8 < A::D;
         const unsigned short* from = a.q + batch * A::Q_B + (pair * A::GROUP + head) * A::Q_H + query * A::Q_S;
-        ein_copy_16(qs + r * DP + word * 8, real ? from + word * 8 : a.q, real);
+        if (A::WORDS) {
+            ein_copy_16(qs + r * DP + word * 8, real ? from + word * 8 : a.q, real);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                qs[r * DP + word * 8 + i] = ein_element<A::D>(from, word * 8 + i, real);
+        }
     }
     __syncthreads();
     const int lo = range[0], hi = range[1];
@@ -146,6 +210,8 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
     const int seen = hi > lo ? (hi - lo + BN - 1) / BN : 0;
     const int own_lo = first / A::GROUP, own_hi = (first + BM - 1) / A::GROUP + 1;
     const int count = seen + (A::OWN ? ((own_hi < A::QUERIES ? own_hi : A::QUERIES) - own_lo + BN - 1) / BN : 0);
+    int begin, end;
+    ein_share<SPLITS>(count, split, begin, end);
     const unsigned short* k = a.k + batch * A::K_B + kv * A::K_H;
     const unsigned short* v = a.v + batch * A::V_B + kv * A::V_H;
 
@@ -154,14 +220,14 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
         unsigned short* to_v = vs + (tile & 1) * BN * EP;
         if (!A::OWN || tile < seen) {
             const int at = lo + tile * BN;
-            ein_copy_rows<BN, A::D, THREADS>(to_k, k + (long long)at * A::K_T, A::K_T, A::KEYS - at);
-            ein_copy_rows<BN, A::E, THREADS>(to_v, v + (long long)at * A::V_T, A::V_T, A::KEYS - at);
+            ein_copy_rows<BN, A::D, THREADS, A::WORDS>(to_k, k + (long long)at * A::K_T, A::K_T, A::KEYS - at);
+            ein_copy_rows<BN, A::E, THREADS, A::WORDS>(to_v, v + (long long)at * A::V_T, A::V_T, A::KEYS - at);
         } else {
             const int at = own_lo + (tile - seen) * BN;
             const unsigned short* own_k = a.own_k + batch * A::OK_B + kv * A::OK_H + (long long)at * A::OK_S;
             const unsigned short* own_v = a.own_v + batch * A::OV_B + kv * A::OV_H + (long long)at * A::OV_S;
-            ein_copy_rows<BN, A::D, THREADS>(to_k, own_k, A::OK_S, A::QUERIES - at);
-            ein_copy_rows<BN, A::E, THREADS>(to_v, own_v, A::OV_S, A::QUERIES - at);
+            ein_copy_rows<BN, A::D, THREADS, A::WORDS>(to_k, own_k, A::OK_S, A::QUERIES - at);
+            ein_copy_rows<BN, A::E, THREADS, A::WORDS>(to_v, own_v, A::OV_S, A::QUERIES - at);
         }
         ein_copies_end();
     };
@@ -175,18 +241,18 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
         // What is no row sees nothing, and nobody asks.
         if (first + r < rows) all_lo = max(all_lo, los[r]), all_hi = min(all_hi, his[r]);
     }
-    if (count > 0) {
-        fetch(0);
+    if (begin < end) {
+        fetch(begin);
     } else {
         // What is on its way is waited for, though nobody looks at it.
         ein_copies_end();
         ein_copies_wait<0>();
     }
-    for (int tile = 0; tile < count; tile++) {
+    for (int tile = begin; tile < end; tile++) {
         ein_copies_wait<0>();
         // What was fetched is there for all, and nobody reads the tile before this one any more.
         __syncthreads();
-        if (tile + 1 < count) fetch(tile + 1);
+        if (tile + 1 < end) fetch(tile + 1);
         const bool own = A::OWN && tile >= seen;
         const int at = own ? own_lo + (tile - seen) * BN : lo + tile * BN;
         if (!own && (at + BN <= some_lo || at >= some_hi)) continue;
@@ -294,14 +360,6 @@ EIN_FN void ein_attention_tiles(const A& a, Out out, unsigned char* shared) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int r = first + (warp * MT + m) * 16 + h * 8 + g;
-            if (r >= rows) continue;
-            const int head = pair * A::GROUP + r % A::GROUP;
-            const long long to = ((long long)batch * A::PAIRS * A::GROUP + head) * A::QUERIES + r / A::GROUP;
-            const float total = state.sum[m][h];
-#pragma unroll
-            for (int e = 0; e < EN; e++)
-                if (e * 8 + 2 * c < A::E)
-                    out.two(to, e * 8 + 2 * c, state.acc[m][e][2 * h], state.acc[m][e][2 * h + 1], total);
-            if (c == 0) out.state(to, state.top[m][h] * 0.693147180559945309f, total);
+            if (r < rows) ein_leave<A, SPLITS, BM>(out, parts, state, m, h, r, pair, batch, split, c);
         }
 }

@@ -40,7 +40,11 @@ impl Problem<'_> {
         let window = a.window.unwrap_or(0);
         let _ = writeln!(text, "    static constexpr long long M_T = {}, WINDOW = {window};", mask[3]);
         let (causal, masked, owned) = (a.causal, self.mask.is_some(), self.own.is_some());
-        let _ = writeln!(text, "    static constexpr bool CAUSAL = {causal}, MASK = {masked}, OWN = {owned};");
+        let words = self.words();
+        let _ = writeln!(
+            text,
+            "    static constexpr bool CAUSAL = {causal}, MASK = {masked}, OWN = {owned}, WORDS = {words};"
+        );
         let of = if real == "double" { DType::F64 } else { DType::F32 };
         let number = |v: f64| types::float(of, v);
         let _ = writeln!(text, "    static constexpr {real} UNIT = {};", number(unit));
@@ -74,10 +78,12 @@ impl Problem<'_> {
         let element = types::stored(of);
         let of_value = |v: &str| if call.finish { format!("(total == 0 ? 0 : {v} / total)") } else { v.to_owned() };
         let store = types::store(of, &of_value("v"));
-        let two = if matches!(of, DType::BF16 | DType::F16) {
+        let two = if matches!(of, DType::BF16 | DType::F16) && e.is_multiple_of(2) {
             let tag = if of == DType::BF16 { "ein_BF16" } else { "ein_F16" };
             let (a, b) = (of_value("v"), of_value("w"));
             format!("((unsigned*)values)[(row * {e} + e) / 2] = ein_pack<{tag}>({a}, {b});")
+        } else if !e.is_multiple_of(2) {
+            format!("value(row, e, v, total);\n        if (e + 1 < {e}) value(row, e + 1, w, total);")
         } else {
             "value(row, e, v, total);\n        value(row, e + 1, w, total);".into()
         };
