@@ -57,8 +57,8 @@ fn shipped_machines_have_the_published_figures() {
     check("nvl72", 72, 186e9, 2.5e15, 80e12, 8e12, 900e9);
     check("2x8xa100", 16, 40e9, 312e12, 19.5e12, 1.555e12, 300e9);
     check("unequal", 4, 80e9, 312e12, 19.5e12, 1.935e12, 25e9);
-    check("2xcpu", 2, 8.0 * 1073741824.0, 150e9, 150e9, 12e9, 5e9);
-    check("4xcpu", 4, 4.0 * 1073741824.0, 75e9, 75e9, 6e9, 5e9);
+    check("2xcpu", 2, 8.0 * 1073741824.0, 150e9, 150e9, 24e9, 5e9);
+    check("4xcpu", 4, 4.0 * 1073741824.0, 75e9, 75e9, 12e9, 5e9);
 }
 
 #[test]
