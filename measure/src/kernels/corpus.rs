@@ -277,3 +277,47 @@ fn collect(name: &str, tasks: &TaskGraph, kernels: &mut BTreeMap<String, String>
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a row of this name is, on one GPU.
+    fn steps(tasks: &TaskGraph, name: &str) -> Vec<Step> {
+        let named = |n: usize| tasks.ops[n].name.ends_with(name);
+        let row = tasks.rows().find(|(_, task)| match &task.verb {
+            Verb::Kernel { op, .. } => named(*op),
+            Verb::Fused { stages } => stages.iter().any(|s| named(s.op)),
+            _ => false,
+        });
+        let (id, _) = row.unwrap_or_else(|| panic!("there is no `{name}`"));
+        generate::program(tasks, id, &Target::H200).unwrap_or_else(|e| panic!("{name}: {e}")).steps
+    }
+
+    /// Norms are one kernel, residuals part of the product before them, the gate of the feed-forward net two products and
+    /// one pass: nothing of a block of a model is launched or moved that is not named here.
+    #[test]
+    fn a_block_of_a_model_is_few_launches() {
+        for name in ["llama-7b-block:1x4096,bf16", "llama-70b-block:1x4096,bf16"] {
+            let tasks = graph(name).and_then(|graph| planned(&graph, 1)).unwrap_or_else(|e| panic!("{name}: {e}"));
+            for norm in ["input_layernorm", "post_attention_layernorm"] {
+                let all = steps(&tasks, norm);
+                assert!(matches!(&all[..], [Step::Launch(l)] if l.kernel.kind() == "reduce"), "{name} {norm}: {all:?}");
+            }
+            let plain = |m: &ein_cuda::program::Matmul| m.epilogue == ein_cuda::program::Epilogue::NONE;
+            for product in ["q_proj", "k_proj", "v_proj", "gate_proj"] {
+                let all = steps(&tasks, product);
+                assert!(matches!(&all[..], [Step::Matmul(m)] if plain(m)), "{name} {product}: {all:?}");
+            }
+            let gate = steps(&tasks, "mlp.gated");
+            let once = matches!(&gate[..], [Step::Matmul(m), Step::Launch(l)] if plain(m) && l.kernel.kind() == "map");
+            assert!(once, "{name}: {gate:?}");
+            let down = steps(&tasks, "mlp.residual");
+            assert!(matches!(&down[..], [Step::Matmul(m)] if m.epilogue.add.is_some()), "{name}: {down:?}");
+            // Heads are not the outermost axis of what is multiplied: they are copied there first.
+            let out = steps(&tasks, "self_attn.residual");
+            let added = matches!(&out[..], [Step::Launch(_), Step::Matmul(m)] if m.epilogue.add.is_some());
+            assert!(added, "{name}: {out:?}");
+        }
+    }
+}
