@@ -2,12 +2,14 @@
 //! looped over.
 
 use super::gathered::{Gathered, gathered};
-use super::gemm::{self, Factor, Matrix, MatrixMut};
-use super::packed::{self, Sink};
+use super::gemm::Matrix;
+use super::packed;
 use super::piece::{Elements, Piece, PieceMut};
 use super::short::{self, Right};
+use super::sinks::{Rounded, Tiles, Use, Used};
 use super::strided::{Odometer, Strided};
-use super::{Scratch, convert, tiles};
+use super::widen::multiply;
+use super::{Scratch, tiles};
 use crate::error::Cause;
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
@@ -15,7 +17,6 @@ use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Binary, Expr, Row};
 use ein_ir::monoid::Monoid;
 use ein_ir::region::{Interval, Region};
-use std::ops::Range;
 
 /// Fewer multiplications in one product than this are done faster without one.
 const SMALL: usize = 256;
@@ -31,7 +32,7 @@ pub(super) struct Dim {
 
 impl Dim {
     /// The result's step. An extent of 1 has none; any that tells elements apart will do.
-    fn step(self) -> i64 {
+    pub(super) fn step(self) -> i64 {
         if self.extent == 1 { 1 } else { self.out }
     }
 }
@@ -39,17 +40,17 @@ impl Dim {
 /// A contraction as products of matrices in nested loops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Products {
-    m: Dim,
-    n: Dim,
-    k: Dim,
+    pub(super) m: Dim,
+    pub(super) n: Dim,
+    pub(super) k: Dim,
     /// Loops over different results.
-    free: Vec<Dim>,
+    pub(super) free: Vec<Dim>,
     /// Loops that add to one result.
-    folded: Vec<Dim>,
+    pub(super) folded: Vec<Dim>,
 }
 
 /// Products in place, of gathered matrices, or with a packed right factor.
-enum Way {
+pub(super) enum Way {
     InPlace(Products),
     Gathered(Gathered),
     /// Whether the packed factor is the first operand, and with it rows and columns have changed places.
@@ -109,15 +110,16 @@ pub(crate) fn packable(
 ) -> Option<Constant> {
     let Loops { products, operands: strided, .. } = loops(e, labels, operands, result).ok()??;
     let p = if n == 0 { products.swap() } else { products };
-    let apart = p.folded.is_empty() && p.free.iter().all(|d| d.right == 0);
-    let whole = p.k.extent * p.n.extent == operands[n].volume() && strided[n].base == 0;
-    let extents = [p.k.extent, p.n.extent];
+    let inner = p.inner()?;
+    let apart = p.free.iter().all(|d| d.right == 0);
+    let extents = [depth(&inner), p.n.extent];
+    let whole = extents[0] * extents[1] == operands[n].volume() && strided[n].base == 0;
     let kind = match (dtype, other) {
         (DType::F32, _) => true,
         (DType::BF16, DType::BF16) => short::fills(extents) && tiles::available(),
         _ => false,
     };
-    (apart && whole && kind).then_some(Constant { extents, steps: [p.k.right, p.n.right], dtype })
+    (apart && whole && kind).then_some(Constant { extents, steps: [inner.last()?.right, p.n.right], dtype })
 }
 
 /// Does a block of an einsum by matrix products, or returns `false` where it is not one.
@@ -146,7 +148,8 @@ pub(crate) fn contract(
     };
     left.dtype()?;
     right.dtype()?;
-    if wide == DType::F32 && in_tiles(&way, [left, right], [a.base, b.base], (into, result), &mut scratch.near[1]) {
+    let [_, tile, gathered] = &mut scratch.near;
+    if wide == DType::F32 && in_tiles(&way, [left, right], [a.base, b.base], (into, result), [tile, gathered]) {
         return Ok(true);
     }
     let (a, b) = ((left.elements(0), &a), (right.elements(0), &b));
@@ -165,7 +168,7 @@ fn in_tiles(
     [left, right]: [&Piece<'_>; 2],
     [a_base, b_base]: [i64; 2],
     (into, result): (i64, &mut PieceMut<'_>),
-    tile: &mut Vec<f32>,
+    [tile, gathered]: [&mut Vec<f32>; 2],
 ) -> bool {
     let (Elements::BF16(a), Elements::BF16(b)) = (left.elements(0), right.elements(0)) else { return false };
     let (a, b) = ((cast_slice::<_, u16>(a), a_base), (cast_slice::<_, u16>(b), b_base));
@@ -181,7 +184,8 @@ fn in_tiles(
     if !tiles::available() {
         return false;
     }
-    let (m, n, k) = (p.m.extent, p.n.extent, p.k.extent);
+    let inner = p.inner().unwrap_or_else(|| vec![p.k]);
+    let (m, n, k) = (p.m.extent, p.n.extent, depth(&inner));
     let many = short::rows(m, k);
     let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
     loop {
@@ -197,10 +201,10 @@ fn in_tiles(
             Right::Matrix(Matrix { data: b.0, at: right, row: p.k.right, column: p.n.right })
         };
         for first in (0..m).step_by(many) {
-            let at = left + first as i64 * p.m.left;
-            let left = Matrix { data: a.0, at, row: p.m.left, column: p.k.left };
+            let here = many.min(m - first);
+            let left = rows_of((a.0, left + first as i64 * p.m.left), (here, p.m), &inner, gathered);
             let (at, steps) = (into + first as i64 * p.m.out, [p.m.step(), p.n.step()]);
-            let extents = [many.min(m - first), n, k];
+            let extents = [here, n, k];
             let done = if result.dtype(0) == DType::F32 {
                 short::product(extents, left, right, &mut Tiles { out: result.slice(0), at, steps, tile })
             } else {
@@ -221,19 +225,12 @@ pub(crate) fn is_product(e: &Einsum) -> bool {
     e.folds() && e.monoid == Monoid::Sum && e.accesses.len() == 2 && factors(&e.join).is_some()
 }
 
-/// Who uses a product's tiles while they are near.
-pub(crate) trait Use {
-    /// Rows and columns of the product, whose rows are the first `lead` labels of the result and whose columns are the
-    /// others; of several labels of columns there are all. Values are of the product's type.
-    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[u8]) -> Result<(), Cause>;
-}
-
 /// Hands out the tiles of a finished block that is one product with a packed factor, row by row; `false` where it is not.
 pub(crate) fn each_tile(
     e: &Einsum,
     labels: &Region,
     operands: &[Option<Piece<'_>>],
-    near: &mut [Vec<f32>; 2],
+    near: &mut [Vec<f32>; 3],
     each: &mut dyn Use,
 ) -> Result<bool, Cause> {
     let [Some(left), Some(right)] = operands else { return Ok(false) };
@@ -249,23 +246,24 @@ pub(crate) fn each_tile(
     } else {
         (right, &strided[1], left, strided[0].base, products.swap())
     };
-    let (m, n, k) = (p.m.extent, p.n.extent, p.k.extent);
+    let Some(inner) = p.inner() else { return Ok(false) };
+    let (m, n, k) = (p.m.extent, p.n.extent, depth(&inner));
     let in_rows = (m == 1 || p.m.out == n as i64) && (n == 1 || p.n.out == 1);
     let volume = |part: &[Interval]| part.iter().map(|i| i.len()).product::<usize>();
     let lead = (0..e.rank).find(|&lead| volume(&whole.0[..lead]) == m && volume(&whole.0[lead..]) == n);
-    let Some(lead) = lead.filter(|_| in_rows && p.free.is_empty() && p.folded.is_empty()) else { return Ok(false) };
+    let Some(lead) = lead.filter(|_| in_rows && p.free.is_empty()) else { return Ok(false) };
     let (from, split) = (p.packed_from(base), e.rank == lead + 1);
-    let [buffer, tile] = near;
-    let left = |first: usize| (strided.base + first as i64 * p.m.left, p.m.left, p.k.left);
+    let [buffer, tile, gathered] = near;
+    let at = |first: usize| strided.base + first as i64 * p.m.left;
     match (factor.elements(0), packed.elements(0)) {
         (Elements::F32(a), Elements::F32(b)) if e.dtype == DType::F32 => {
             let many = packed::block_rows([m, n, k]);
             for first in (0..m).step_by(many) {
-                let (at, row, column) = left(first);
-                let left = Matrix { data: a, at, row, column };
+                let here = many.min(m - first);
+                let left = rows_of((a, at(first)), (here, p.m), &inner, gathered);
                 let rounded = None;
                 let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
-                packed::product([many.min(m - first), n, k], left, &b[from..], &mut sink, buffer);
+                packed::product([here, n, k], left, &b[from..], &mut sink, buffer);
                 sink.fault?;
             }
         }
@@ -273,60 +271,17 @@ pub(crate) fn each_tile(
             let many = short::rows(m, k);
             let right = Right::Tiles(&cast_slice(b)[from..]);
             for first in (0..m).step_by(many) {
-                let (at, row, column) = left(first);
-                let left = Matrix { data: cast_slice(a), at, row, column };
+                let here = many.min(m - first);
+                let left = rows_of((cast_slice::<_, u16>(a), at(first)), (here, p.m), &inner, gathered);
                 let rounded = (e.dtype == DType::BF16).then_some(&mut *buffer);
                 let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
-                short::product([many.min(m - first), n, k], left, right, &mut sink);
+                short::product([here, n, k], left, right, &mut sink);
                 sink.fault?;
             }
         }
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// Tiles on their way to who uses them.
-struct Used<'a> {
-    first: usize,
-    width: usize,
-    lead: usize,
-    /// Whether some columns may go alone.
-    split: bool,
-    tile: &'a mut Vec<f32>,
-    /// Where a tile is put as `bf16`, if that is the product's type.
-    rounded: Option<&'a mut Vec<f32>>,
-    each: &'a mut dyn Use,
-    fault: Result<(), Cause>,
-}
-
-impl Sink for Used<'_> {
-    fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
-        let (from, apart) = if self.split { (0, columns.len()) } else { (columns.start, self.width) };
-        let size = rows.len() * apart;
-        if self.tile.len() < size {
-            self.tile.resize(size, 0.0);
-        }
-        (&mut self.tile[from..size], apart)
-    }
-
-    fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
-        if self.fault.is_err() || (!self.split && columns.end < self.width) {
-            return;
-        }
-        let columns = if self.split { columns } else { 0..self.width };
-        let size = rows.len() * columns.len();
-        let rows = self.first + rows.start..self.first + rows.end;
-        let values = if let Some(rounded) = &mut self.rounded {
-            rounded.resize(rounded.len().max(size.div_ceil(2)), 0.0);
-            let out = &mut cast_slice_mut(rounded)[..2 * size];
-            convert::from_f32(&self.tile[..size], DType::BF16, out, 0);
-            &*out
-        } else {
-            cast_slice(&self.tile[..size])
-        };
-        self.fault = self.each.tile(rows, self.lead, columns, values);
-    }
 }
 
 /// Whether an expression is the exact product of operands 0 and 1, and the type it is computed in. 16-bit
@@ -349,8 +304,18 @@ fn factors(join: &Expr) -> Option<DType> {
 impl Products {
     /// Where the first column of the right factor, whose first element would be at `base`, is in the packed one: it begins
     /// a panel.
-    fn packed_from(&self, base: i64) -> usize {
-        if base == 0 { 0 } else { (base / self.n.right) as usize * self.k.extent }
+    pub(super) fn packed_from(&self, base: i64) -> usize {
+        let depth = self.folded.iter().map(|d| d.extent).product::<usize>() * self.k.extent;
+        if base == 0 { 0 } else { (base / self.n.right) as usize * depth }
+    }
+
+    /// All inner loops, outermost first, where the right factor walks on through them as through one.
+    pub(super) fn inner(&self) -> Option<Vec<Dim>> {
+        let mut all = self.folded.clone();
+        all.push(self.k);
+        all.sort_by_key(|d| std::cmp::Reverse(d.right));
+        let on = |pair: &[Dim]| pair[0].right == pair[1].right * pair[1].extent as i64;
+        all.windows(2).all(on).then_some(all)
     }
 
     /// The same with the factors in each other's places.
@@ -359,6 +324,42 @@ impl Products {
         let all = |dims: Vec<Dim>| dims.into_iter().map(one).collect();
         Self { m: one(self.n), n: one(self.m), k: one(self.k), free: all(self.free), folded: all(self.folded) }
     }
+}
+
+pub(super) fn depth(inner: &[Dim]) -> usize {
+    inner.iter().map(|d| d.extent).product()
+}
+
+/// Rows of a left factor from an element on, copied side by side where their inner loops do not walk on as one.
+pub(super) fn rows_of<'a, T: Pod>(
+    (data, at): (&'a [T], i64),
+    (rows, m): (usize, Dim),
+    inner: &[Dim],
+    out: &'a mut Vec<f32>,
+) -> Matrix<'a, T> {
+    let Some((last, outer)) = inner.split_last() else { unreachable!("an inner loop") };
+    if outer.is_empty() {
+        return Matrix { data, at, row: m.left, column: last.left };
+    }
+    let count = rows * depth(inner);
+    let words = (count * size_of::<T>()).div_ceil(size_of::<f32>());
+    out.resize(out.len().max(words), 0.0);
+    let out: &mut [T] = &mut cast_slice_mut(out)[..count];
+    let mut lines = out.chunks_exact_mut(last.extent);
+    let mut loops = Odometer::new(outer.iter().map(|d| d.extent).collect());
+    for row in 0..rows as i64 {
+        for line in lines.by_ref().take(depth(outer)) {
+            let steps: i64 = loops.at().iter().zip(outer).map(|(&n, d)| n as i64 * d.left).sum();
+            let from = at + row * m.left + steps;
+            if last.left == 1 {
+                line.copy_from_slice(&data[from as usize..][..last.extent]);
+            } else {
+                line.iter_mut().zip(0..).for_each(|(x, n)| *x = data[(from + n * last.left) as usize]);
+            }
+            loops.step();
+        }
+    }
+    Matrix { data: out, at: 0, row: depth(inner) as i64, column: 1 }
 }
 
 /// Finds the matrices; `None` where a product is not worth its call.
@@ -402,235 +403,6 @@ fn merge(dims: &mut Vec<Dim>) {
     while let Some((o, i)) = pair(dims) {
         dims[o] = Dim { extent: dims[o].extent * dims[i].extent, ..dims[i] };
         dims.remove(i);
-    }
-}
-
-/// What products are computed in.
-pub(super) trait Wide: Factor + Pod {
-    const DTYPE: DType;
-    fn slice(from: Elements<'_>) -> Option<&[Self]>;
-    fn load(from: Elements<'_>, at: usize, out: &mut [Self]);
-    fn store(values: &[Self], dtype: DType, out: &mut [u8]);
-    /// Products whose right factor is packed.
-    fn packed(
-        p: &Products,
-        left: (&[Self], i64),
-        right: &[Self],
-        out: (&mut [Self], i64),
-        buffers: [&mut Vec<Self>; 2],
-    );
-}
-
-impl Wide for f32 {
-    const DTYPE: DType = DType::F32;
-    fn slice(from: Elements<'_>) -> Option<&[Self]> {
-        if let Elements::F32(v) = from { Some(v) } else { None }
-    }
-    fn load(from: Elements<'_>, at: usize, out: &mut [Self]) {
-        convert::to_f32(from, at, out);
-    }
-    fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
-        convert::from_f32(values, dtype, out, 0);
-    }
-    fn packed(
-        p: &Products,
-        (a, a_base): (&[f32], i64),
-        right: &[f32],
-        (out, into): (&mut [f32], i64),
-        [buffer, tile]: [&mut Vec<f32>; 2],
-    ) {
-        let (m, n, k) = (p.m.extent, p.n.extent, p.k.extent);
-        let rows = packed::block_rows([m, n, k]);
-        let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
-        loop {
-            let (mut from, mut into) = (a_base, into);
-            for (d, &at) in p.free.iter().zip(free.at()) {
-                from += d.left * at as i64;
-                into += d.out * at as i64;
-            }
-            for first in (0..m).step_by(rows) {
-                let here = rows.min(m - first);
-                let at = from + first as i64 * p.m.left;
-                let left = Matrix { data: a, at, row: p.m.left, column: p.k.left };
-                let mut sink = Tiles {
-                    out: &mut *out,
-                    at: into + first as i64 * p.m.out,
-                    steps: [p.m.step(), p.n.step()],
-                    tile: &mut *tile,
-                };
-                packed::product([here, n, k], left, right, &mut sink, buffer);
-            }
-            if !free.step() {
-                return;
-            }
-        }
-    }
-}
-
-impl Wide for f64 {
-    const DTYPE: DType = DType::F64;
-    fn slice(from: Elements<'_>) -> Option<&[Self]> {
-        if let Elements::F64(v) = from { Some(v) } else { None }
-    }
-    fn load(from: Elements<'_>, at: usize, out: &mut [Self]) {
-        convert::to_f64(from, at, out);
-    }
-    fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
-        convert::from_f64(values, dtype, out, 0);
-    }
-    fn packed(_: &Products, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: [&mut Vec<f64>; 2]) {
-        unreachable!("only `f32` is packed")
-    }
-}
-
-/// An operand in the type it is multiplied in, and the position of its first element.
-fn widened<'a, T: Wide>(
-    (elements, strided): (Elements<'a>, &Strided),
-    extents: &[usize],
-    buffer: &'a mut Vec<T>,
-) -> (&'a [T], i64) {
-    if let Some(v) = T::slice(elements) {
-        return (v, strided.base);
-    }
-    let (lo, hi) = strided.reach(extents);
-    buffer.clear();
-    buffer.resize((hi - lo + 1) as usize, T::default());
-    T::load(elements, lo as usize, buffer);
-    (buffer, strided.base - lo)
-}
-
-fn multiply<T: Wide>(
-    way: &Way,
-    extents: &[usize],
-    a: (Elements<'_>, &Strided),
-    b: (Elements<'_>, &Strided),
-    (into, result): (i64, &mut PieceMut<'_>),
-    scratch: &mut Vec<Vec<T>>,
-) {
-    scratch.resize_with(scratch.len().max(5), Vec::new);
-    let [left, right, out, rows, columns, ..] = scratch.as_mut_slice() else { unreachable!("five buffers") };
-    let (a, a_base) = widened(a, extents, left);
-    let (b, b_base) = widened(b, extents, right);
-    let dtype = result.dtype(0);
-    let mut fill = |out: &mut [T]| match way {
-        Way::InPlace(products) => nest(products, (a, a_base), (b, b_base), (out, into)),
-        Way::Gathered(products) => {
-            products.multiply((a, a_base), (b, b_base), (out, into), [&mut *rows, &mut *columns]);
-        }
-        Way::Packed(p, false) => {
-            T::packed(p, (a, a_base), &b[p.packed_from(b_base)..], (out, into), [&mut *rows, &mut *columns]);
-        }
-        Way::Packed(p, true) => {
-            T::packed(p, (b, b_base), &a[p.packed_from(a_base)..], (out, into), [&mut *rows, &mut *columns]);
-        }
-    };
-    if dtype == T::DTYPE {
-        fill(result.slice(0));
-    } else {
-        out.clear();
-        out.resize(result.region.volume(), T::default());
-        fill(out);
-        T::store(out, dtype, result.bytes(0));
-    }
-}
-
-fn nest<T: Wide>(p: &Products, (a, a_base): (&[T], i64), (b, b_base): (&[T], i64), (out, base): (&mut [T], i64)) {
-    let extents = |dims: &[Dim]| dims.iter().map(|d| d.extent).collect::<Vec<_>>();
-    let mut free = Odometer::new(extents(&p.free));
-    let mut folded = Odometer::new(extents(&p.folded));
-    loop {
-        let (mut left, mut right, mut into) = (a_base, b_base, base);
-        for (d, &n) in p.free.iter().zip(free.at()) {
-            left += d.left * n as i64;
-            right += d.right * n as i64;
-            into += d.out * n as i64;
-        }
-        let mut add = false;
-        loop {
-            let (mut l, mut r) = (left, right);
-            for (d, &n) in p.folded.iter().zip(folded.at()) {
-                l += d.left * n as i64;
-                r += d.right * n as i64;
-            }
-            let left = Matrix { data: a, at: l, row: p.m.left, column: p.k.left };
-            let right = Matrix { data: b, at: r, row: p.k.right, column: p.n.right };
-            let mut product = MatrixMut { data: &mut *out, at: into, row: p.m.step(), column: p.n.step() };
-            gemm::product([p.m.extent, p.n.extent, p.k.extent], left, right, &mut product, add);
-            add = true;
-            if !folded.step() {
-                break;
-            }
-        }
-        if !free.step() {
-            return;
-        }
-    }
-}
-
-/// Tiles of a product with a packed factor: in the result where its columns lie side by side, else on their way there.
-struct Tiles<'a> {
-    out: &'a mut [f32],
-    at: i64,
-    steps: [i64; 2],
-    tile: &'a mut Vec<f32>,
-}
-
-impl Sink for Tiles<'_> {
-    fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
-        let [row, column] = self.steps;
-        if column == 1 && row > 0 {
-            let at = self.at + rows.start as i64 * row + columns.start as i64;
-            return (&mut self.out[at as usize..], row as usize);
-        }
-        let size = rows.len() * columns.len();
-        if self.tile.len() < size {
-            self.tile.resize(size, 0.0);
-        }
-        (&mut self.tile[..size], columns.len())
-    }
-
-    fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
-        let [row, column] = self.steps;
-        if column == 1 && row > 0 {
-            return;
-        }
-        for (r, values) in rows.zip(self.tile.chunks(columns.len())) {
-            for (c, &value) in columns.clone().zip(values) {
-                self.out[(self.at + r as i64 * row + c as i64 * column) as usize] = value;
-            }
-        }
-    }
-}
-
-/// Tiles that are rounded to the result's type.
-struct Rounded<'a> {
-    out: &'a mut [u8],
-    dtype: DType,
-    at: i64,
-    steps: [i64; 2],
-    tile: &'a mut Vec<f32>,
-}
-
-impl Sink for Rounded<'_> {
-    fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
-        let size = rows.len() * columns.len();
-        self.tile.resize(self.tile.len().max(size), 0.0);
-        (&mut self.tile[..size], columns.len())
-    }
-
-    fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
-        let [row, column] = self.steps;
-        for (r, values) in rows.zip(self.tile.chunks(columns.len())) {
-            let at = self.at + r as i64 * row + columns.start as i64 * column;
-            if column == 1 {
-                convert::from_f32(values, self.dtype, self.out, at as usize);
-                continue;
-            }
-            for (c, value) in values.iter().enumerate() {
-                let at = at + c as i64 * column;
-                convert::from_f32(std::slice::from_ref(value), self.dtype, self.out, at as usize);
-            }
-        }
     }
 }
 

@@ -5,10 +5,11 @@
 //! pass over memory once.
 
 use super::constants::{Constants, Tables};
-use super::contract::{self, Use};
+use super::contract;
 use super::einsum::einsum;
 use super::hoist::push;
 use super::piece::{Piece, PieceMut};
+use super::sinks::Use;
 use super::{Scratch, kernel};
 use crate::error::Cause;
 use ein_ir::einsum::Einsum;

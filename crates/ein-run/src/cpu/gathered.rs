@@ -5,9 +5,10 @@
 //! the windows of a panel of rows are copied side by side, all channels and taps in one inner extent, and multiplied
 //! by all output channels at once.
 
-use super::contract::{Dim, Wide};
+use super::contract::Dim;
 use super::gemm::{self, Matrix, MatrixMut};
 use super::strided::Odometer;
+use super::widen::Wide;
 
 /// Products of this many multiplications run fast as they stand.
 const LARGE: usize = 1 << 21;

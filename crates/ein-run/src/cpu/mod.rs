@@ -21,6 +21,7 @@ mod parts;
 mod piece;
 mod rows;
 mod short;
+mod sinks;
 mod split;
 mod state;
 mod strided;
@@ -29,6 +30,7 @@ mod tests;
 mod tiled;
 mod tiles;
 mod view;
+mod widen;
 
 use crate::device::{Device, Memory};
 use crate::error::Cause;
@@ -65,8 +67,8 @@ pub(crate) struct Scratch {
     f32: Vec<Vec<f32>>,
     f64: Vec<Vec<f64>>,
     flash: kernels::flash::Flash,
-    /// A packed factor and a tile of a product whose result is used at once.
-    near: [Vec<f32>; 2],
+    /// A packed factor and a tile of a product whose result is used at once, and rows of its left factor.
+    near: [Vec<f32>; 3],
     /// What the first operation of a fused row leaves.
     between: Vec<u64>,
 }

@@ -53,19 +53,27 @@ impl Packing {
 
     /// Packs the value of a row, if it is to be, in its memory.
     pub(crate) fn pack(&self, row: TaskId, bytes: &mut [u8]) {
-        let Some(Constant { extents, steps: [row, column], dtype }) = self.matrix(row) else { return };
-        if dtype == DType::BF16 {
-            let loaded: Vec<u16> = cast_slice(bytes).to_vec();
-            let [k, n] = extents;
-            let mut panel = vec![Tile::ZERO; short::count(RESULT, k)];
-            for (first, bytes) in (0..n as i64).step_by(RESULT).zip(bytes.chunks_exact_mut(panel.len() << 10)) {
-                let from = Matrix { data: &loaded, at: first * column, row, column };
-                short::pack(Side::Right, [k, RESULT], from, &mut panel);
-                bytes.copy_from_slice(cast_slice(&panel));
-            }
-        } else {
+        if let Some(constant) = self.matrix(row) {
+            constant.pack(bytes);
+        }
+    }
+}
+
+impl Constant {
+    /// Puts a value that is this matrix in the order in which products read it, in its memory.
+    pub(crate) fn pack(&self, bytes: &mut [u8]) {
+        let Self { extents, steps: [row, column], dtype } = *self;
+        if dtype != DType::BF16 {
             let loaded: Vec<f32> = cast_slice(bytes).to_vec();
-            packed::pack(extents, Matrix { data: &loaded, at: 0, row, column }, cast_slice_mut(bytes));
+            return packed::pack(extents, Matrix { data: &loaded, at: 0, row, column }, cast_slice_mut(bytes));
+        }
+        let loaded: Vec<u16> = cast_slice(bytes).to_vec();
+        let [k, n] = extents;
+        let mut panel = vec![Tile::ZERO; short::count(RESULT, k)];
+        for (first, bytes) in (0..n as i64).step_by(RESULT).zip(bytes.chunks_exact_mut(size_of_val(&*panel))) {
+            let from = Matrix { data: &loaded, at: first * column, row, column };
+            short::pack(Side::Right, [k, RESULT], from, &mut panel);
+            bytes.copy_from_slice(cast_slice(&panel));
         }
     }
 }

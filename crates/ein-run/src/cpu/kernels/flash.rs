@@ -11,7 +11,7 @@ use crate::cpu::fold::attended;
 use crate::cpu::gemm::Matrix;
 use crate::cpu::packed::{Left, group, width};
 use crate::cpu::split::{Class, STEP, Side, THIRDS, thirds, tiles};
-use crate::cpu::tiles::{RESULT, Tile, Unit, available};
+use crate::cpu::tiles::{RESULT, SIDE, Tile, Unit, available, transpose};
 use crate::cpu::{math, rows};
 use ein_ir::region::Interval;
 use std::ops::Range;
@@ -118,22 +118,30 @@ impl Flash {
         let unit = if self.tiled.is_some() { Unit::open() } else { None };
         let (group, deep) = if unit.is_some() { (STEP, e.next_multiple_of(RESULT)) } else { (group(), e) };
         let all = count.next_multiple_of(wide);
-        self.queries.clear();
-        self.queries.resize(d * all, 0.0);
-        for n in 0..count {
-            let at = q.at + n as i64 * q.row;
-            let to = self.queries[n / wide * wide * d + n % wide..].iter_mut().step_by(wide);
-            to.zip(0..d as i64).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
-        }
         if let Some(keys) = self.tiled {
+            // Query by query, scaled, and from there into tiles.
+            self.queries.resize(d * all, 0.0);
+            for (n, line) in self.queries.chunks_exact_mut(d).enumerate().take(count) {
+                let at = q.at + n as i64 * q.row;
+                if q.column == 1 {
+                    line.iter_mut().zip(&q.data[at as usize..]).for_each(|(to, x)| *to = x * scale);
+                } else {
+                    line.iter_mut().zip(0..).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
+                }
+            }
+            self.queries[d * count..d * all].fill(0.0);
             self.parts.queries.resize(all / RESULT * tiles(d), Tile::ZERO);
-            let panels = self.queries.chunks_exact(d * wide).zip(self.parts.queries.chunks_exact_mut(tiles(d)));
-            let class = panels.fold(Class::ZERO, |class, (panel, out)| {
-                let from = Matrix { data: panel, at: 0, row: wide as i64, column: 1 };
-                class.and(thirds(Side::Right, [d, wide], from, out))
-            });
-            if !keys.fits(class) {
+            let from = Matrix { data: &self.queries, at: 0, row: 1, column: d as i64 };
+            if !keys.fits(thirds(Side::Right, [d, all], from, &mut self.parts.queries)) {
                 return None;
+            }
+        } else {
+            self.queries.clear();
+            self.queries.resize(d * all, 0.0);
+            for n in 0..count {
+                let at = q.at + n as i64 * q.row;
+                let to = self.queries[n / wide * wide * d + n % wide..].iter_mut().step_by(wide);
+                to.zip(0..d as i64).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
             }
         }
         let lists =
@@ -222,11 +230,28 @@ impl Rows<'_> {
     /// The rows of `e` features, query by query, divided by the sums where they are finished.
     pub(super) fn store(&self, e: usize, finish: bool, out: &mut Vec<f32>) {
         let wide = width();
-        out.clear();
         out.resize(self.tops.len() * e, 0.0);
-        for (n, row) in out.chunks_mut(e.max(1)).enumerate() {
-            let values = self.acc[n / wide * wide * self.deep + n % wide..].iter().step_by(wide);
-            row.iter_mut().zip(values).for_each(|(o, &x)| *o = if finish { attended(x, self.sums[n]) } else { x });
+        let mut turned = [[0.0; SIDE]; SIDE];
+        for (panel, out) in out.chunks_mut((wide * e).max(1)).enumerate() {
+            let (acc, sums) = (&self.acc[panel * wide * self.deep..][..wide * self.deep], &self.sums[panel * wide..]);
+            for first in (0..out.len() / e).step_by(SIDE) {
+                for feature in (0..e).step_by(SIDE) {
+                    let (queries, features) = (SIDE.min(out.len() / e - first), SIDE.min(e - feature));
+                    if wide >= SIDE && feature + SIDE <= self.deep {
+                        transpose(&acc[feature * wide + first..], wide, &mut turned);
+                    } else {
+                        for (n, line) in turned.iter_mut().enumerate().take(queries) {
+                            let values = acc[feature * wide + first + n..].iter().step_by(wide);
+                            line.iter_mut().zip(values).for_each(|(to, &x)| *to = x);
+                        }
+                    }
+                    for (n, line) in turned.iter().enumerate().take(queries) {
+                        let row = &mut out[(first + n) * e + feature..][..features];
+                        let sum = sums[first + n];
+                        row.iter_mut().zip(line).for_each(|(o, &x)| *o = if finish { attended(x, sum) } else { x });
+                    }
+                }
+            }
         }
     }
 }

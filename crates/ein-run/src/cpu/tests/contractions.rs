@@ -2,13 +2,10 @@
 
 use super::{Rng, assert_near, check, fields, room, stored};
 use crate::cpu::Scratch;
-use crate::cpu::contract::contract;
-use crate::cpu::gemm::Matrix;
+use crate::cpu::contract::{contract, packable};
 use crate::cpu::piece::{Piece, PieceMut};
-use crate::cpu::short;
-use crate::cpu::split::Side;
+use crate::cpu::tiles;
 use crate::cpu::tiles::tests::without;
-use crate::cpu::tiles::{self, Tile};
 use bytemuck::{cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
@@ -16,7 +13,7 @@ use ein_ir::expr::{Binary, Expr};
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
 use ein_ir::reference::{self, Operand};
-use ein_ir::region::Region;
+use ein_ir::region::{Interval, Region};
 
 /// Checks an einsum whole and on random blocks, on integers exactly and on floats nearly.
 fn blocks(what: &str, e: &Einsum, operands: &[(DType, Vec<usize>)], rounds: usize) {
@@ -197,34 +194,44 @@ fn products_of_sixteen_bits_are_rounded_once() {
 }
 
 #[test]
-fn a_packed_weight_of_sixteen_bits_is_read_by_columns() {
-    if !tiles::available() {
-        println!("skipped: this processor has no tile registers (AMX), or Linux does not lend them");
-        return;
-    }
-    let [s, n, k] = [70, 96, 64];
-    let e = Einsum::contraction("sk,nk->sn", &[&[s, k], &[n, k]], DType::BF16).expect("well formed");
+fn packed_weights_are_read_by_columns() {
     let mut rng = Rng::new(5);
-    let (x, w) = (rng.dense(DType::BF16, &[s, k], true), rng.dense(DType::BF16, &[n, k], true));
-    let forms = [2, 2].map(|rank| Form::finished(DType::BF16, rank));
-    let regions = [Region::whole(&[s, k]), Region::whole(&[n, k])];
-    let words = [(&x, 0), (&w, 1)].map(|(v, n)| stored(std::slice::from_ref(v), &forms[0], &regions[n]));
-    let steps = Matrix { data: cast_slice(&words[1]), at: 0, row: 1, column: k as i64 };
-    let mut packed = vec![Tile::ZERO; short::count(n, k)];
-    short::pack(Side::Right, [k, n], steps, &mut packed);
-    // All, and blocks of columns that begin panels, of some rows, as several threads do them.
-    for (rows, columns) in [((0, s), (0, n)), ((3, 40), (32, n)), ((0, 1), (64, 96)), ((60, 70), (0, 64))] {
-        let labels = Region::of(&[rows, columns, (0, k)]);
-        let region = Region::of(&[rows, columns]);
-        let pieces = [
-            Some(Piece::new(&regions[0], &forms[0], cast_slice(&words[0]))),
-            Some(Piece::new(&regions[1], &forms[1], cast_slice(&packed)).packed(true)),
-        ];
-        let mut out = room(&forms[0], &region);
-        let mut result = PieceMut::new(&region, &forms[0], cast_slice_mut(&mut out));
-        assert_eq!(contract(&e, &labels, &pieces, &mut result, &mut Scratch::default()), Ok(true));
-        let given = [(&x, 0), (&w, 1)].map(|(data, n)| Some(Operand { data, region: regions[n].clone() }));
-        let expected = reference::block(&Op::Einsum(e.clone()), &labels, &given, &forms[0], true).expect("computed");
-        assert_near("packed", &fields(&out, &forms[0], &region), &expected, true);
+    // Inner extents of one loop, and of two that walk on as one in the weight alone.
+    let (x, w) = ([vec![70, 64], vec![2, 70, 32]], [vec![96, 64], vec![96, 2, 32]]);
+    for (spec, [x, w]) in [("sk,nk->sn", [&x[0], &w[0]]), ("hsd,nhd->sn", [&x[1], &w[1]])] {
+        for dtype in [DType::F32, DType::BF16] {
+            let e = Einsum::contraction(spec, &[x, w], dtype).expect("well formed");
+            let given = [x, w].map(|shape| rng.dense(dtype, shape, true));
+            let regions = [x, w].map(|shape| Region::whole(shape));
+            let forms = [x, w].map(|shape| Form::finished(dtype, shape.len()));
+            let form = Form::finished(dtype, 2);
+            let mut words = [0, 1].map(|n| stored(std::slice::from_ref(&given[n]), &forms[n], &regions[n]));
+            let constant =
+                packable(&e, &e.space(), [&regions[0], &regions[1]], &Region::whole(&[70, 96]), 1, [dtype; 2]);
+            let Some(constant) = constant else {
+                assert!(dtype == DType::BF16 && !tiles::available(), "{spec} {dtype} is packed");
+                println!("skipped: this processor has no tile registers (AMX), or Linux does not lend them");
+                continue;
+            };
+            constant.pack(cast_slice_mut(&mut words[1]));
+            // All, and blocks of columns that begin panels, of some rows, as several threads do them.
+            for (rows, columns) in [((0, 70), (0, 96)), ((3, 40), (32, 96)), ((0, 1), (64, 96)), ((60, 70), (0, 64))] {
+                let mut labels = e.space();
+                (labels.0[0], labels.0[1]) = (Interval::new(rows.0, rows.1), Interval::new(columns.0, columns.1));
+                let region = Region::of(&[rows, columns]);
+                let pieces = [0, 1].map(|n| {
+                    let piece = Piece::new(&regions[n], &forms[n], cast_slice(&words[n]));
+                    Some(if n == 1 { piece.packed(true) } else { piece })
+                });
+                let mut out = room(&form, &region);
+                let mut result = PieceMut::new(&region, &form, cast_slice_mut(&mut out));
+                assert_eq!(contract(&e, &labels, &pieces, &mut result, &mut Scratch::default()), Ok(true));
+                let operand = |n: usize| Some(Operand { data: &given[n], region: regions[n].clone() });
+                let op = Op::Einsum(e.clone());
+                let expected = reference::block(&op, &labels, &[operand(0), operand(1)], &form, true);
+                let found = fields(&out, &form, &region);
+                assert_near(&format!("{spec} {dtype}"), &found, &expected.expect("computed"), true);
+            }
+        }
     }
 }
