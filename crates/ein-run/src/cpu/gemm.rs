@@ -1,5 +1,5 @@
-//! The matrix product of the `gemm` crate behind checked slices: the one file of the CPU device with
-//! `unsafe` code, because that crate takes raw pointers.
+//! The matrix product of the `gemm` crate behind checked slices. The file has `unsafe` code because that crate takes raw
+//! pointers.
 #![allow(unsafe_code)]
 
 use super::tiled;
