@@ -6,7 +6,8 @@
 #
 # The machine with the GPU needs NVIDIA's driver, NVRTC (a CUDA toolkit, or the package that PyTorch comes with) and, to
 # compare with, a Python that has torch and numpy: PYTHON names it (python3). LIMIT is the seconds that timing may go on
-# (300). The table is also written to FOLDER/table.txt, the figures behind it to FOLDER/figures.jsonl.
+# (300). The table is also written to FOLDER/table.txt, the figures behind it to FOLDER/figures.jsonl, and what the GPUs
+# reach by themselves to FOLDER/measured.toml, a machine file.
 set -euo pipefail
 
 pack() {
@@ -87,6 +88,10 @@ print(os.path.dirname(sorted(found)[-1]) if found else "")' 2>/dev/null || true)
     local failed=0
     EIN_TEST_GPU=1 timeout 150 ./conformance --test-threads 1 conformance 2>&1 | tail -n 30 || failed=1
     SECONDS=0
+    # What a plan for this host's GPUs may count on. Its time is part of what timing may take.
+    timeout 90 ./ein machine measure --machine cuda --runs 5 --out measured.toml 2>>errors.txt ||
+        echo "the GPUs are not measured: see errors.txt" >&2
+    [[ ! -f measured.toml ]] || sed -n '/^#/p' measured.toml
     local eight=cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0
     bench product gemm:8192,8192,8192,bf16 cuda:0 torch:eager
     bench attention attention:1x4096,32,8,128,causal,bf16 cuda:0 torch:eager

@@ -6,6 +6,9 @@ use place::{Place, llama};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 
+/// The command.
+const EIN: &str = env!("CARGO_BIN_EXE_ein");
+
 fn answered(place: &Place, line: &str) -> Value {
     serde_json::from_str(&place.check(line, 0, &[])).unwrap_or_else(|e| panic!("{line}: {e}"))
 }

@@ -9,6 +9,9 @@ use ein_run::detect;
 use place::{Place, edited, fixture, llama, with_header};
 use serde_json::{Value, json};
 
+/// The command.
+const EIN: &str = env!("CARGO_BIN_EXE_ein");
+
 /// A request that is answered with JSON.
 fn answered(place: &Place, line: &str) -> Value {
     serde_json::from_str(&place.check(line, 0, &[])).unwrap_or_else(|e| panic!("{line}: {e}"))

@@ -61,7 +61,11 @@ impl Driver {
             return Err(DriverError::Old { version, least: LEAST });
         }
         // SAFETY: no flags are defined.
-        check("cuInit", unsafe { sys::cuInit(0) })?;
+        let begun = unsafe { sys::cuInit(0) };
+        if begun == sys::CUresult::CUDA_ERROR_NO_DEVICE {
+            return Ok(Self { version, gpus: Vec::new() });
+        }
+        check("cuInit", begun)?;
         let mut count: c_int = 0;
         // SAFETY: a place for an integer.
         check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;

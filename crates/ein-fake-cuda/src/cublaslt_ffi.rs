@@ -4,6 +4,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::driver::{current, find, give};
+use crate::limits;
 use crate::matmul::{Arithmetic, Kind, Layout, Product};
 use crate::stubs_ffi::{Symbol, symbols};
 use crate::work::{Node, Work};
@@ -45,8 +46,6 @@ const TF32: u32 = 77;
 const WORKSPACE: usize = 1024;
 /// What an algorithm counts on where a preference says nothing: addresses divisible by so much.
 const ALIGNMENT: u64 = 256;
-/// What a vector that is added begins at a multiple of: algorithms read it by so many bytes.
-const BIAS_ALIGNMENT: u64 = 16;
 /// Products of one call, at most.
 const BATCH: i32 = 65_535;
 /// By these an algorithm of the fake is known.
@@ -431,9 +430,6 @@ extern "C" fn cublasLtMatmul(
         if product.bias.is_some_and(|b| b.0 == 0) {
             return Err(INVALID_VALUE);
         }
-        if product.bias.is_some_and(|b| !b.0.is_multiple_of(BIAS_ALIGNMENT)) {
-            return Err(NOT_SUPPORTED);
-        }
         // SAFETY: an algorithm, or none.
         if let Some(algorithm) = unsafe { algorithm.as_ref() } {
             if algorithm[0] != MARK || (workspace_bytes as u64) < algorithm[1] {
@@ -452,6 +448,11 @@ extern "C" fn cublasLtMatmul(
                 "a product ({product}) writes what it reads: results overlap a factor, or what is added"
             ));
         }
+        let used = Some(product.workspace.start).filter(|_| !product.workspace.is_empty());
+        limits::product(used, product.bias.map(|bias| bias.0)).map_err(|text| {
+            world.refuse(&format!("product {product}"), &text);
+            NOT_SUPPORTED
+        })?;
         let failed = |_| EXECUTION_FAILED;
         let gpu = world.streams[&find(world, stream).map_err(failed)?].gpu;
         give(world, stream, Node { gpu, work: Work::Product(Box::new(product)) }).map_err(failed)

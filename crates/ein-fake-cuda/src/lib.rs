@@ -73,6 +73,8 @@
 //! * New memory is filled with ones: NaN in every format.
 //! * An error of a kernel or a check fails its whole graph, and all that comes after it, and stays with its GPU, as with
 //!   the real driver; the text is in [`last_report`], and is printed when a test panics that holds a [`Fake`].
+//! * What a real driver or library refuses, such as more shared memory than the architecture has, is refused here, and the
+//!   report names the rule.
 //! * The fake compiler says that it is NVRTC 13.99, which there is not, so that caches of compiled kernels do not mix. Its
 //!   "cubin" holds the text. Set `EIN_CACHE_DIR` all the same if a cache of the user's is not to grow.
 
@@ -83,6 +85,7 @@ mod driver;
 mod fake;
 mod graph;
 mod happen;
+mod limits;
 mod machine;
 mod matmul;
 mod nvml_ffi;

@@ -197,6 +197,12 @@ impl World {
         self.report.get_or_insert(text);
     }
 
+    /// Keeps which rule a call breaks; the code that it ends with.
+    pub(crate) fn refuse(&mut self, what: &str, rule: &str) -> Code {
+        self.tell(format!("{what}: {rule}"));
+        INVALID_VALUE
+    }
+
     /// Whether a GPU is there and alive.
     pub(crate) fn alive(&self, gpu: usize) -> Done<()> {
         if gpu >= self.machine.gpus {

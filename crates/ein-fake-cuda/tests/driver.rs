@@ -4,7 +4,7 @@ mod api_ffi;
 
 use api_ffi as api;
 use cudarc::driver::sys::CUresult as Code;
-use ein_fake_cuda::{Check, Fake, FakeMachine, Fault, Side, install};
+use ein_fake_cuda::{Check, Fake, FakeMachine, Fault, Side, Speeds, install};
 
 const KERNELS: &str = "
 extern \"C\" __global__ void fill(unsigned char* a, long long n, long long v) {
@@ -333,6 +333,45 @@ fn what_a_kernel_does_wrong_is_told() {
     let t = api::stream(1);
     assert_eq!(api::launch(f, 1, 64, 0, &[a], t), Err(Code::CUDA_ERROR_INVALID_CONTEXT));
     assert!(fake.report().unwrap().contains("another GPU"));
+}
+
+#[test]
+fn what_the_architecture_does_not_have_is_refused_by_name() {
+    const TEXT: &str = "extern \"C\" __global__ void f(unsigned char* a) { a[0] = 1; }";
+    for (capability, most) in [((8, 0), 163 << 10), ((8, 6), 99 << 10), ((9, 0), 227 << 10)] {
+        let fake = gpus(&FakeMachine { capability, ..FakeMachine::new(1) });
+        let (s, a) = (api::stream(0), api::alloc(0, 64).unwrap());
+        let f = api::function(0, TEXT, "f").unwrap();
+        assert_eq!(api::launch(f, 1, 1, 49 << 10, &[a], s), Err(Code::CUDA_ERROR_INVALID_VALUE));
+        assert!(fake.report().unwrap().contains("cuFuncSetAttribute"), "{:?}", fake.report());
+        fake.heal();
+        api::allow_shared(f, most).unwrap();
+        api::launch(f, 1, 1, most as u32, &[a], s).and_then(|()| api::wait(s)).unwrap();
+        assert_eq!(api::allow_shared(f, most + 1), Err(Code::CUDA_ERROR_INVALID_VALUE));
+        assert!(fake.report().unwrap().contains("compute capability"), "{:?}", fake.report());
+    }
+    let fake = gpus(&FakeMachine::new(1));
+    let (s, a) = (api::stream(0), api::alloc(0, 64).unwrap());
+    let f = api::function(0, TEXT, "f").unwrap();
+    assert_eq!(api::launch(f, 1, 1025, 0, &[a], s), Err(Code::CUDA_ERROR_INVALID_VALUE));
+    assert!(fake.report().unwrap().contains("1024 in all"), "{:?}", fake.report());
+}
+
+#[test]
+fn times_between_events_follow_from_what_is_done() {
+    let speeds = Speeds { launch: 1e-3, latency: 4e-3, copies: 1e6, memory: 1e6, ..Speeds::default() };
+    let fake = gpus(&FakeMachine::new(2).speeds(speeds));
+    let (s, a, b) = (api::stream(0), api::alloc(0, 4000).unwrap(), api::alloc(1, 4000).unwrap());
+    let [begin, between, end] = [(); 3].map(|()| api::clock(0));
+    api::record(begin, s).unwrap();
+    api::zero(a, 4000, s).unwrap();
+    api::record(between, s).unwrap();
+    api::copy_peer((0, a), (1, b), 2000, s).unwrap();
+    api::record(end, s).unwrap();
+    api::wait(s).unwrap();
+    assert_eq!(api::milliseconds(begin, between), 5.0);
+    assert_eq!(api::milliseconds(between, end), 7.0);
+    assert_eq!(fake.report(), None);
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub mod device;
 pub mod error;
 pub mod executor;
 mod failure;
+pub mod kept;
 mod lent;
 pub mod load;
 pub mod measure;

@@ -26,6 +26,8 @@ pub fn fixture(name: &str) -> PathBuf {
 
 /// A folder of its own, gone when dropped.
 pub struct Place {
+    program: PathBuf,
+    variables: Vec<(String, String)>,
     folder: PathBuf,
     outside: PathBuf,
     stderr: RefCell<String>,
@@ -33,12 +35,18 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Self {
+        Self::of(crate::EIN, &[])
+    }
+
+    /// One for another program that takes the same requests, with some variables set.
+    pub fn of(program: &str, variables: &[(&str, &str)]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let outside = std::env::temp_dir().join(format!("ein-cli-{}-{number}", std::process::id()));
         let folder = outside.join("here");
         fs::create_dir_all(&folder).unwrap();
-        Self { folder, outside, stderr: RefCell::default() }
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { program: program.into(), variables, folder, outside, stderr: RefCell::default() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -137,12 +145,13 @@ impl Place {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ein"));
+        let mut command = Command::new(&self.program);
         let err = File::create(self.outside.join("stderr")).unwrap();
         command
             .args(args)
             .current_dir(&self.folder)
             .env("RUST_BACKTRACE", "1")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("EIN_CACHE_DIR", self.outside.join("kept"))
             .stdin(Stdio::null())
             .stderr(err);

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
 use crate::arena_ffi::GPUS;
+use crate::limits;
 use crate::machine::Side;
 use crate::stubs_ffi::{Symbol, symbols};
 use crate::world::{
@@ -141,6 +142,7 @@ extern "C" fn cuDeviceGetAttribute(out: *mut c_int, attribute: u32, gpu: c_int) 
             6 | 7 => 65535,
             8 => 48 << 10,
             10 | 106 => 32,
+            11 => limits::PITCH as u32,
             12 | 82 => 65536,
             13 | 36 => 1_000_000,
             16 => w.machine.multiprocessors,
@@ -152,7 +154,7 @@ extern "C" fn cuDeviceGetAttribute(out: *mut c_int, attribute: u32, gpu: c_int) 
             75 => w.machine.capability.0,
             76 => w.machine.capability.1,
             81 => 228 << 10,
-            97 => crate::shim::SHARED,
+            97 => limits::shared(w.machine.capability),
             31 | 41 | 91 | 95 => 1,
             _ => 0,
         };

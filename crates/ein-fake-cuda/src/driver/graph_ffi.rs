@@ -7,6 +7,7 @@ use super::gpu_ffi::{bound, gpu_of, put};
 use super::stream_ffi::{capture, find, give_plan};
 use super::{memory_ffi, module_ffi};
 use crate::graph::{Graph, What};
+use crate::limits;
 use crate::stubs_ffi::{Symbol, symbols};
 use crate::work::{Node, Work};
 use crate::world::{Done, Exec, INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE, World, with};
@@ -114,7 +115,8 @@ extern "C" fn cuGraphAddMemcpyNode(
 ) -> u32 {
     with(|w| {
         // SAFETY: the structure of the call.
-        let copy = memory_ffi::layers(unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?)?;
+        let params = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
+        let copy = memory_ffi::layers(w, params)?;
         if copy.bytes() == 0 {
             return Err(INVALID_VALUE);
         }
@@ -135,9 +137,11 @@ extern "C" fn cuGraphAddMemsetNode(
     with(|w| {
         // SAFETY: the structure of the call.
         let p = unsafe { params.as_ref() }.ok_or(INVALID_VALUE)?;
-        if p.width == 0 || p.height == 0 || ![1, 2, 4].contains(&p.elementSize) {
+        if p.width == 0 || p.height == 0 {
             return Err(INVALID_VALUE);
         }
+        let kept = limits::set(p.dst, p.pitch as u64, p.elementSize, p.width as u64, p.height as u64);
+        kept.map_err(|text| w.refuse("a set", &text))?;
         let gpu = gpu_of(context)?;
         w.alive(gpu)?;
         let (element, width, height) = (p.elementSize, p.width as u64, p.height as u64);

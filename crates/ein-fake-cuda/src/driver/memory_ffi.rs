@@ -6,6 +6,7 @@
 use super::gpu_ffi::{current, gpu_of, put};
 use super::stream_ffi::{find, give, no_capture, wait_for_gpu, wait_for_stream};
 use crate::arena_ffi;
+use crate::limits;
 use crate::machine::{Fault, Side};
 use crate::stubs_ffi::{Symbol, symbols};
 use crate::work::{Copy, Lines, Node, Work};
@@ -252,25 +253,32 @@ fn end(kind: CUmemorytype, host: *const c_void, device: u64) -> Done<u64> {
 }
 
 /// The lines that begin there: `x` bytes, `y` lines and `z` layers after it.
-fn lines(at: u64, [x, y, z]: [usize; 3], pitch: usize, height: usize, size: [u64; 3]) -> Done<Lines> {
+fn lines(
+    world: &mut World,
+    at: u64,
+    [x, y, z]: [usize; 3],
+    pitch: usize,
+    height: usize,
+    size: [u64; 3],
+) -> Done<Lines> {
     let (pitch, height) = (pitch as u64, height as u64);
     // Distances that are never used may be 0; those that are must be as large as what lies between them.
     let pitch = if pitch == 0 { size[0] } else { pitch };
     let height = if height == 0 { size[1] } else { height };
-    if (size[1] > 1 || size[2] > 1) && pitch < x as u64 + size[0] || size[2] > 1 && height < y as u64 + size[1] {
-        return Err(INVALID_VALUE);
-    }
+    let used = size[1] > 1 || size[2] > 1;
+    let kept = limits::pitches(if used { pitch } else { 0 }, height, [x as u64, y as u64], size);
+    kept.map_err(|text| world.refuse("a copy", &text))?;
     Ok(Lines { at: at + x as u64 + (z as u64 * height + y as u64) * pitch, pitch, height })
 }
 
 /// What the structure for copies of layers says.
-pub(super) fn layers(c: &CUDA_MEMCPY3D) -> Done<Copy> {
+pub(super) fn layers(world: &mut World, c: &CUDA_MEMCPY3D) -> Done<Copy> {
     let size = [c.WidthInBytes as u64, c.Height as u64, c.Depth as u64];
     let from = end(c.srcMemoryType, c.srcHost, c.srcDevice)?;
     let to = end(c.dstMemoryType, c.dstHost, c.dstDevice)?;
     Ok(Copy {
-        from: lines(from, [c.srcXInBytes, c.srcY, c.srcZ], c.srcPitch, c.srcHeight, size)?,
-        to: lines(to, [c.dstXInBytes, c.dstY, c.dstZ], c.dstPitch, c.dstHeight, size)?,
+        from: lines(world, from, [c.srcXInBytes, c.srcY, c.srcZ], c.srcPitch, c.srcHeight, size)?,
+        to: lines(world, to, [c.dstXInBytes, c.dstY, c.dstZ], c.dstPitch, c.dstHeight, size)?,
         size,
         peer: false,
     })
@@ -283,8 +291,8 @@ extern "C" fn cuMemcpy2DAsync_v2(copy_of: *const CUDA_MEMCPY2D, stream: usize) -
         let size = [c.WidthInBytes as u64, c.Height as u64, 1];
         let from = end(c.srcMemoryType, c.srcHost, c.srcDevice)?;
         let to = end(c.dstMemoryType, c.dstHost, c.dstDevice)?;
-        let from = lines(from, [c.srcXInBytes, c.srcY, 0], c.srcPitch, 0, size)?;
-        let to = lines(to, [c.dstXInBytes, c.dstY, 0], c.dstPitch, 0, size)?;
+        let from = lines(w, from, [c.srcXInBytes, c.srcY, 0], c.srcPitch, 0, size)?;
+        let to = lines(w, to, [c.dstXInBytes, c.dstY, 0], c.dstPitch, 0, size)?;
         copy(w, stream, Copy { from, to, size, peer: false })
     })
 }
@@ -293,7 +301,8 @@ extern "C" fn cuMemcpy3DAsync_v2(copy_of: *const CUDA_MEMCPY3D, stream: usize) -
     with(|w| {
         // SAFETY: the structure of the call.
         let c = unsafe { copy_of.as_ref() }.ok_or(INVALID_VALUE)?;
-        copy(w, stream, layers(c)?)
+        let layers = layers(w, c)?;
+        copy(w, stream, layers)
     })
 }
 
@@ -306,8 +315,8 @@ extern "C" fn cuMemcpy3DPeerAsync(copy_of: *const CUDA_MEMCPY3D_PEER, stream: us
         let to = end(c.dstMemoryType, c.dstHost, c.dstDevice)?;
         named(w, from, c.srcContext as usize)?;
         named(w, to, c.dstContext as usize)?;
-        let from = lines(from, [c.srcXInBytes, c.srcY, c.srcZ], c.srcPitch, c.srcHeight, size)?;
-        let to = lines(to, [c.dstXInBytes, c.dstY, c.dstZ], c.dstPitch, c.dstHeight, size)?;
+        let from = lines(w, from, [c.srcXInBytes, c.srcY, c.srcZ], c.srcPitch, c.srcHeight, size)?;
+        let to = lines(w, to, [c.dstXInBytes, c.dstY, c.dstZ], c.dstPitch, c.dstHeight, size)?;
         copy(w, stream, Copy { from, to, size, peer: true })
     })
 }
@@ -319,6 +328,7 @@ fn set(at: u64, pitch: usize, value: u32, element: u32, [width, height]: [usize;
             return Ok(());
         }
         let (pitch, width, height) = (pitch as u64, width as u64, height as u64);
+        limits::set(at, pitch, element, width, height).map_err(|text| w.refuse("a set", &text))?;
         give(w, stream, Node { gpu, work: Work::Set { at, pitch, value, element, width, height } })
     })
 }

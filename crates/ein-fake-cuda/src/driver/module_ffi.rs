@@ -7,7 +7,8 @@
 
 use super::gpu_ffi::{current, put};
 use super::stream_ffi::{find, give};
-use crate::shim::{Module, SHARED, STATIC, THREADS};
+use crate::limits;
+use crate::shim::{Module, STATIC, THREADS};
 use crate::stubs_ffi::{Symbol, symbols};
 use crate::work::{Kernel, Node, Work};
 use crate::world::{
@@ -102,10 +103,17 @@ extern "C" fn cuModuleGetFunction(out: *mut usize, module: usize, name: *const c
 
 extern "C" fn cuFuncSetAttribute(function: usize, attribute: u32, value: c_int) -> u32 {
     with(|w| {
+        let capability = w.machine.capability;
         let f = w.functions.get_mut(&function).ok_or(INVALID_HANDLE)?;
-        if attribute == 8 {
-            let own = f.code.shared(&f.name).unwrap_or(0);
-            f.dynamic = u32::try_from(value).ok().filter(|v| v + own <= SHARED).ok_or(INVALID_VALUE)?;
+        if attribute != 8 {
+            return Ok(());
+        }
+        match limits::opt_in(capability, f.code.shared(&f.name).unwrap_or(0), value) {
+            Ok(dynamic) => f.dynamic = dynamic,
+            Err(text) => {
+                let name = f.name.clone();
+                return Err(w.refuse(&format!("kernel {name}"), &text));
+            }
         }
         Ok(())
     })
@@ -132,7 +140,7 @@ extern "C" fn cuFuncSetCacheConfig(function: usize, _config: u32) -> u32 {
 
 /// A launch as a node, with its arguments as they are now.
 pub(super) fn node(
-    world: &World,
+    world: &mut World,
     function: usize,
     grid: [u32; 3],
     block: [u32; 3],
@@ -140,17 +148,11 @@ pub(super) fn node(
     params: *const *const c_void,
 ) -> Done<Node> {
     let f = world.functions.get(&function).ok_or(INVALID_HANDLE)?;
-    let threads = block.iter().map(|&b| u64::from(b)).product::<u64>();
-    let small = threads > 0 && threads <= u64::from(THREADS) && block[2] <= 64;
-    if grid.contains(&0) || grid[0] > i32::MAX as u32 || grid[1] > 65535 || grid[2] > 65535 || !small {
-        return Err(INVALID_VALUE);
+    let (own, sizes) = (f.code.shared(&f.name).unwrap_or(0), f.code.parameters(&f.name).unwrap_or_default());
+    if let Err(text) = limits::launch(grid, block, own, shared, f.dynamic, &sizes) {
+        let name = f.name.clone();
+        return Err(world.refuse(&format!("kernel {name}"), &text));
     }
-    // Without being asked for, a block has 48 KiB in all.
-    let own = f.code.shared(&f.name).unwrap_or(0);
-    if shared > f.dynamic || f.dynamic == STATIC && shared + own > STATIC {
-        return Err(INVALID_VALUE);
-    }
-    let sizes = f.code.parameters(&f.name).unwrap_or_default();
     if sizes.iter().any(|&s| s > 8) || params.is_null() && !sizes.is_empty() {
         return Err(INVALID_VALUE);
     }

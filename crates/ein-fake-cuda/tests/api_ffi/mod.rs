@@ -77,6 +77,22 @@ pub fn event(gpu: i32) -> Event {
     event as Event
 }
 
+/// An event that tells times.
+pub fn clock(gpu: i32) -> Event {
+    bind(gpu).unwrap();
+    let mut event = null_mut();
+    unsafe { check(sys::cuEventCreate(&raw mut event, 0)).unwrap() };
+    event as Event
+}
+
+pub fn milliseconds(begin: Event, end: Event) -> f32 {
+    let mut out = 0.0;
+    unsafe {
+        check(sys::cuEventElapsedTime_v2(&raw mut out, begin as sys::CUevent, end as sys::CUevent)).unwrap();
+    }
+    out
+}
+
 pub fn record(event: Event, stream: Stream) -> Done<()> {
     unsafe { check(sys::cuEventRecord(event as sys::CUevent, stream as sys::CUstream)) }
 }
