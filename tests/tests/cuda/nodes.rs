@@ -37,7 +37,7 @@ fn drawn(seed: u64) -> (TaskGraph, Sites) {
 fn program(task: TaskId) -> Program {
     let n = u64::from(task.0);
     let step = |k: u64| {
-        let kernel = Kernel::new("any", "extern \"C\" __global__ void NAME() {}");
+        let kernel = Kernel::new("map", "extern \"C\" __global__ void NAME() {}");
         let mut args = vec![Arg::Pointer(Base::Own.at(0)), Arg::I64(k as i64)];
         if (n + k).is_multiple_of(3) {
             args.push(Arg::Pointer(Base::Fault.at(0)));
