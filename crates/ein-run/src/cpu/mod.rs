@@ -28,7 +28,7 @@ mod strided;
 #[cfg(test)]
 mod tests;
 mod tiled;
-mod tiles;
+pub(crate) mod tiles;
 mod view;
 mod widen;
 

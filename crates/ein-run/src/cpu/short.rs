@@ -3,7 +3,10 @@
 //! The registers multiply `bf16` as they are: factors are only put in the order in which they are loaded, a weight once
 //! for all runs. Infinities and NaN are multiplied like other numbers; what is below 2^-126, be it an element, a product
 //! or a sum, counts as 0.
+// The loops are compiled once for every set of instructions: only what is inlined is.
+#![allow(clippy::inline_always)]
 
+use super::convert::wide;
 use super::gemm::Matrix;
 use super::packed::Sink;
 use super::split::{STEP, Side, steps};
@@ -73,33 +76,36 @@ pub(crate) fn pack(side: Side, extents: [usize; 2], from: Matrix<'_, u16>, out: 
         Side::Right => (Matrix { row: from.column, column: from.row, ..from }, [extents[1], extents[0]]),
     };
     let mut near = Tile::ZERO;
-    for (block, out) in out.chunks_exact_mut(tiles(k)).enumerate().take(m.div_ceil(RESULT)) {
-        for (step, out) in out.chunks_exact_mut(PAIR).enumerate() {
-            for (half, out) in out.iter_mut().enumerate() {
-                let (row, inner) = (block * RESULT + half * SIDE, step * STEP);
-                let (rows, depth) = (m.saturating_sub(row).min(SIDE), (k - inner).min(STEP));
-                let at = from.at + row as i64 * from.row + inner as i64 * from.column;
-                let source = Matrix { at, ..from };
-                // Rows lie side by side, or inner indices do.
-                if from.column != 1 && from.row == 1 && rows == SIDE && depth == STEP {
-                    let tile = if side == Side::Right { &mut *out } else { &mut near };
-                    interleave(source, tile);
-                    if side == Side::Left {
-                        turn(&near, out);
-                    }
-                } else {
-                    let tile = if side == Side::Left { &mut *out } else { &mut near };
-                    copy(source, [rows, depth], tile);
-                    if side == Side::Right {
-                        turn(&near, out);
+    wide!({
+        for (block, out) in out.chunks_exact_mut(tiles(k)).enumerate().take(m.div_ceil(RESULT)) {
+            for (step, out) in out.chunks_exact_mut(PAIR).enumerate() {
+                for (half, out) in out.iter_mut().enumerate() {
+                    let (row, inner) = (block * RESULT + half * SIDE, step * STEP);
+                    let (rows, depth) = (m.saturating_sub(row).min(SIDE), (k - inner).min(STEP));
+                    let at = from.at + row as i64 * from.row + inner as i64 * from.column;
+                    let source = Matrix { at, ..from };
+                    // Rows lie side by side, or inner indices do.
+                    if from.column != 1 && from.row == 1 && rows == SIDE && depth == STEP {
+                        let tile = if side == Side::Right { &mut *out } else { &mut near };
+                        interleave(source, tile);
+                        if side == Side::Left {
+                            turn(&near, out);
+                        }
+                    } else {
+                        let tile = if side == Side::Left { &mut *out } else { &mut near };
+                        copy(source, [rows, depth], tile);
+                        if side == Side::Right {
+                            turn(&near, out);
+                        }
                     }
                 }
             }
         }
-    }
+    });
 }
 
 /// Rows of pairs of inner indices, 16 columns each, of a matrix whose 16 rows lie side by side.
+#[inline(always)]
 fn interleave(from: Matrix<'_, u16>, out: &mut Tile) {
     for (pair, out) in out.0.iter_mut().enumerate() {
         let line = |n: usize| {
@@ -114,6 +120,7 @@ fn interleave(from: Matrix<'_, u16>, out: &mut Tile) {
 }
 
 /// Rows as they are.
+#[inline(always)]
 fn copy(from: Matrix<'_, u16>, [rows, depth]: [usize; 2], out: &mut Tile) {
     let out: &mut [[u16; STEP]; SIDE] = cast_mut(&mut out.0);
     for (n, out) in out.iter_mut().enumerate() {
@@ -130,6 +137,7 @@ fn copy(from: Matrix<'_, u16>, [rows, depth]: [usize; 2], out: &mut Tile) {
 }
 
 /// Rows as columns.
+#[inline(always)]
 fn turn(from: &Tile, to: &mut Tile) {
     let from: &[[f32; SIDE]; SIDE] = cast_ref(&from.0);
     transpose(from.as_flattened(), SIDE, cast_mut(&mut to.0));

@@ -1,7 +1,9 @@
-//! What the processors of this host can do at most: multiply-adds in registers, and bytes out of memory.
+//! What the processors of this host can do at most: multiply-adds in registers, products of parts in tile registers, and
+//! bytes out of memory.
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
+use crate::cpu::tiles::{RESULT, SIDE, Tile, Unit, available};
 use pulp::{Arch, Simd, WithSimd};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -15,11 +17,33 @@ const TIME: Duration = Duration::from_millis(60);
 /// The least bytes that bandwidth is measured with: fewer are over before the clock is read.
 const LEAST: usize = 1 << 16;
 
-/// Operations per second of f32 multiply-adds, two each, on so many threads at once: the quickest of many loops.
+/// Blocks of results of one loop in tile registers, and steps of their inner extents: both factors are near.
+const BLOCKS: usize = 400;
+const STEPS: usize = 8;
+
+/// Operations per second of f32 products, two each, on so many threads at once, the quickest of many loops: of
+/// multiply-adds, or of products in tile registers where those are quicker.
 pub fn operations(threads: usize) -> f64 {
     let lanes = Arch::new().dispatch(Lanes);
     let amount = (2 * SUMS * ROUNDS * lanes) as f64;
-    together(threads, amount, |_| Arch::new().dispatch(Multiply(black_box(0.999))))
+    let vectors = together(threads, amount, |_| Arch::new().dispatch(Multiply(black_box(0.999))));
+    if !available() {
+        return vectors;
+    }
+    let amount = (2 * BLOCKS * RESULT * RESULT * 2 * SIDE * STEPS) as f64;
+    vectors.max(together(threads, amount, |_| in_tiles()))
+}
+
+/// Some products of zeros, which take as long as any.
+fn in_tiles() -> f32 {
+    let factor = vec![Tile::ZERO; 6 * STEPS];
+    let mut out = [0.0; RESULT * RESULT];
+    if let Some(unit) = Unit::open() {
+        for _ in 0..BLOCKS {
+            unit.thirds(&factor, black_box(&factor), &mut out, RESULT, true, &[]);
+        }
+    }
+    out[0]
 }
 
 /// Bytes per second that so many threads read out of `bytes` bytes in all, again and again: out of caches where they

@@ -205,7 +205,12 @@ impl Flash {
             }
         }
         let queries = panel * wide..(panel + 1) * wide;
-        weigh(scores, &mut self.tops[queries.clone()], &mut self.sums[queries], &mut self.weights);
+        let (tops, sums) = (&mut self.tops[queries.clone()], &mut self.sums[queries]);
+        if unit.is_some() {
+            weigh_all::<32, true>(scores, tops, sums, &mut self.weights);
+        } else {
+            weigh(scores, tops, sums, &mut self.weights);
+        }
         let acc = &mut self.acc[panel * e * wide..][..e * wide];
         scaled(acc, &self.weights);
         let Some(unit) = unit else { return self.values.multiply(0..e, keys, scores, acc, true) };
@@ -259,14 +264,19 @@ impl Rows<'_> {
 /// Scores to weights against the maximum so far, and their sums; `weights` is what earlier ones are to be scaled by.
 fn weigh(scores: &mut [f32], tops: &mut [f32], sums: &mut [f32], weights: &mut [f32]) {
     match tops.len() {
-        32 => weigh_all::<32>(scores, tops, sums, weights),
-        16 => weigh_all::<16>(scores, tops, sums, weights),
-        _ => weigh_all::<8>(scores, tops, sums, weights),
+        32 => weigh_all::<32, false>(scores, tops, sums, weights),
+        16 => weigh_all::<16, false>(scores, tops, sums, weights),
+        _ => weigh_all::<8, false>(scores, tops, sums, weights),
     }
 }
 
-/// Of panels of `L` queries, which are two registers.
-fn weigh_all<const L: usize>(scores: &mut [f32], tops: &mut [f32], sums: &mut [f32], weights: &mut [f32]) {
+/// Of panels of `L` queries, which are two registers; with fused multiply-adds where there are tile registers.
+fn weigh_all<const L: usize, const FUSED: bool>(
+    scores: &mut [f32],
+    tops: &mut [f32],
+    sums: &mut [f32],
+    weights: &mut [f32],
+) {
     let lists = (tops.first_chunk_mut::<L>(), sums.first_chunk_mut::<L>(), weights.first_chunk_mut::<L>());
     let (Some(tops), Some(sums), Some(weights)) = lists else { unreachable!("a panel has as many queries") };
     let (scores, _) = scores.as_chunks_mut::<L>();
@@ -286,7 +296,8 @@ fn weigh_all<const L: usize>(scores: &mut [f32], tops: &mut [f32], sums: &mut [f
         }
         for row in scores.iter_mut() {
             for n in 0..L {
-                let weight = math::exp(row[n] - top[n]);
+                let apart = row[n] - top[n];
+                let weight = if FUSED { math::exp_fused(apart) } else { math::exp(apart) };
                 row[n] = if row[n] == f32::NEG_INFINITY { 0.0 } else { weight };
                 sum[n] += row[n];
             }
