@@ -6,6 +6,9 @@ use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule, Spec};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use std::collections::BTreeSet;
+use strips::{both_ends, merged, paired, shared_rest};
+
+mod strips;
 
 /// One way to decompose an operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +95,7 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
     if p <= MANY {
         paired(spec, richness.causal, &workers, &mut found);
         merged(spec, &workers, &mut found);
+        shared_rest(spec, &workers, &mut found);
     }
     if spec.work.contraction && richness.recursive > 0 && 8 < p && p <= MANY && is_movable(spec) {
         found.push(placed(least_faces(spec, p)));
@@ -311,11 +315,7 @@ fn axis_cuts(spec: &Spec, label: usize, parts: usize) -> Vec<AxisCut> {
     let mut cuts = vec![AxisCut { label: Some(label), parts: strips.into_iter().map(|i| vec![i]).collect() }];
     let is_query = spec.work.band.is_some_and(|band| band.query == label);
     if is_query && units >= 2 * parts {
-        let strips = even(own.extent, q, 2 * parts);
-        cuts.push(AxisCut {
-            label: Some(label),
-            parts: (0..parts).map(|n| vec![strips[n], strips[2 * parts - 1 - n]]).collect(),
-        });
+        cuts.push(both_ends(spec, label, parts));
     }
     cuts
 }
@@ -365,58 +365,6 @@ fn product<T: Clone>(options: &[Vec<T>]) -> Vec<Vec<T>> {
     options.iter().fold(vec![vec![]], |done, next| {
         done.iter().flat_map(|d| next.iter().map(move |n| d.iter().cloned().chain([n.clone()]).collect())).collect()
     })
-}
-
-/// Strips `n` and `2p - 1 - n` of a label together, where it is as long as the queries of a causal row.
-fn paired(spec: &Spec, causal: usize, workers: &[DeviceId], found: &mut Found) {
-    let p = workers.len();
-    let is_query = |l: usize| spec.work.band.is_some_and(|band| band.query == l);
-    for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
-        // Of a row that is causal itself, grids have them.
-        if p > 1 && own.extent == causal && units(spec, l) >= 2 * p && !is_query(l) {
-            let strips = even(own.extent, quantum(&own.rule), 2 * p);
-            let pair = |n: usize| vec![strips[n], strips[2 * p - 1 - n]];
-            let cut = AxisCut { label: Some(l), parts: (0..p).map(pair).collect() };
-            found.push(grid(spec, &[cut], &[0], workers));
-        }
-    }
-}
-
-/// Even shares of two neighbouring labels taken as one, where the devices divide neither: a share is a run of the outer
-/// label with parts of its first and last value.
-fn merged(spec: &Spec, workers: &[DeviceId], found: &mut Found) {
-    let p = workers.len();
-    let plain = |l: usize| spec.labels[l].role == Role::Free && quantum(&spec.labels[l].rule) == 1;
-    for outer in 0..spec.rank.saturating_sub(1) {
-        let (m, n) = (spec.labels[outer].extent, spec.labels[outer + 1].extent);
-        if !plain(outer) || !plain(outer + 1) || m < 2 || n < 2 || m.is_multiple_of(p) || m * n < p {
-            continue;
-        }
-        let mut blocks = Vec::new();
-        for (share, &device) in even(m * n, 1, p).into_iter().zip(workers) {
-            for (rows, columns) in runs(share, n) {
-                let mut region = spec.space();
-                (region.0[outer], region.0[outer + 1]) = (rows, columns);
-                blocks.push(Block { region, devices: DeviceSet::one(device) });
-            }
-        }
-        found.push(blocks);
-    }
-}
-
-/// The boxes that a run of positions, row by row of length `n`, is made of.
-fn runs(run: Interval, n: usize) -> Vec<(Interval, Interval)> {
-    let mut boxes = Vec::new();
-    let mut lo = run.lo;
-    while lo < run.hi {
-        let row = lo / n;
-        // Whole rows at once, or what is left of one.
-        let hi = if lo.is_multiple_of(n) && run.hi >= lo + n { run.hi / n * n } else { run.hi.min((row + 1) * n) };
-        let columns = Interval::new(lo - row * n, if hi - row * n > n { n } else { hi - row * n });
-        boxes.push((Interval::new(row, row + (hi - lo).div_ceil(n)), columns));
-        lo = hi;
-    }
-    boxes
 }
 
 /// Cuts of one label in proportion to the devices' rates, where those differ.
@@ -508,18 +456,6 @@ mod tests {
         g.spec(y).unwrap()
     }
 
-    #[test]
-    fn a_run_is_made_of_few_boxes() {
-        let boxes = |lo, hi, n| -> Vec<[usize; 4]> {
-            let boxes = runs(Interval::new(lo, hi), n);
-            boxes.into_iter().map(|(r, c)| [r.lo, r.hi, c.lo, c.hi]).collect()
-        };
-        assert_eq!(boxes(0, 10, 10), [[0, 1, 0, 10]]);
-        assert_eq!(boxes(3, 7, 10), [[0, 1, 3, 7]]);
-        assert_eq!(boxes(7, 32, 10), [[0, 1, 7, 10], [1, 3, 0, 10], [3, 4, 0, 2]]);
-        assert_eq!(boxes(20, 35, 10), [[2, 3, 0, 10], [3, 4, 0, 5]]);
-    }
-
     /// Eight sequences of 1,024 tokens on seven devices: cut as one, shares are equal but for a token.
     #[test]
     fn neighbouring_labels_are_cut_as_one() {
@@ -527,9 +463,12 @@ mod tests {
         let richness = Richness { recursive: 0, ..Richness::of(&machine) };
         let found = candidates(&product(8, 1024), &machine, richness);
         let several = |c: &&Candidate| c.decomposition.blocks().len() > 7;
-        let merged: Vec<&Candidate> = found.iter().filter(several).collect();
-        assert_eq!(merged.len(), 2, "tokens of sequences, and features of tokens");
-        assert!(merged.iter().all(|c| c.balance < 1.001), "{merged:?}");
+        let several: Vec<&Candidate> = found.iter().filter(several).collect();
+        // Tokens of sequences and features of tokens in runs, and each of three labels whole but for a rest that is cut
+        // along one of the others.
+        assert_eq!(several.len(), 2 + 6);
+        assert!(several[..2].iter().all(|c| c.balance < 1.001), "{several:?}");
+        assert_eq!(several.iter().filter(|c| c.balance < 1.001).count(), 5, "{several:?}");
     }
 
     /// Beside a causal row, strips of both ends are one device's.

@@ -49,6 +49,28 @@ pub fn consumers(graph: &Graph, tensor: TensorId) -> Vec<Consumer> {
     found
 }
 
+/// For every tensor the operations that read it, behind views or not, each once, in the order of the graph.
+pub(crate) fn readers(graph: &Graph) -> Vec<Vec<TensorId>> {
+    let mut readers: Vec<Vec<TensorId>> = vec![Vec::new(); graph.nodes().len()];
+    // What is behind every row: views show what their operands show.
+    let mut shown: Vec<Vec<TensorId>> = Vec::with_capacity(readers.len());
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let mut read: Vec<TensorId> = node.inputs.iter().flat_map(|i| shown[i.index()].iter().copied()).collect();
+        read.sort_unstable();
+        read.dedup();
+        if matches!(node.op, Op::View(_)) {
+            shown.push(read);
+        } else {
+            for tensor in &read {
+                readers[tensor.index()].push(id);
+            }
+            shown.push(vec![id]);
+        }
+    }
+    readers
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +88,8 @@ mod tests {
         let told: Vec<String> =
             consumers(&graph, x).iter().map(|c| format!("{} <{}>", c.name, names(&c.views))).collect();
         assert_eq!(told, ["y <t r>", "z <>", "z <t>", "output seen <t>"]);
+        let read = readers(&graph);
+        assert_eq!(names(&read[x.index()]), "y z");
+        assert_eq!(read.iter().map(Vec::len).sum::<usize>(), 2);
     }
 }

@@ -5,12 +5,17 @@
 //! keeps the result a lower bound and makes the assignment only a good one.
 
 use crate::deadline::Deadline;
-use least::{Walked, least_sums};
+use few::few_sums;
+use least::Walked;
+use order::Orders;
 use rustc_hash::FxHashMap;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+mod few;
 mod least;
+mod order;
 
 /// A table over the domains of its variables, row-major, equal only to itself.
 #[derive(Clone, Debug)]
@@ -36,6 +41,8 @@ pub(crate) struct Model {
     /// How often the model was solved.
     solved: usize,
     kept: FxHashMap<(usize, usize), Table>,
+    /// Orders that were found for other numbers.
+    orders: Orders,
 }
 
 /// From tables with their local scopes and sizes, the eliminated one last, to the result and the solve that used it last.
@@ -165,7 +172,8 @@ impl Model {
         let mut done: Vec<(usize, Vec<Factor>)> = Vec::new();
         let mut largest = 0;
         let mut spare = budget.saturating_mul(LARGE);
-        while let Some((_, v)) = queue.pop_first() {
+        let mut order = self.orders.best(&self.sizes, &self.factors, budget).map(<[usize]>::to_vec).map(Vec::into_iter);
+        while let Some(v) = order.as_mut().map_or_else(|| queue.pop_first().map(|(_, v)| v), Iterator::next) {
             if deadline.is_over() {
                 return None;
             }
@@ -198,7 +206,7 @@ impl Model {
                 largest = largest.max(self.sizes[v]);
             }
             done.push((v, bucket));
-            for u in touched {
+            for u in touched.into_iter().filter(|_| order.is_none()) {
                 queue.remove(&(weights[u], u));
                 weights[u] = weight(u, &at, &live, &self.sizes);
                 queue.insert((weights[u], u));
@@ -300,9 +308,12 @@ impl Model {
         let walked: Vec<Walked> = last
             .iter()
             .zip(factors)
-            .map(|(data, f)| Walked { strides: strides_without(&f.scope, v, &scope, &self.sizes), data })
+            .map(|(data, f)| Walked {
+                strides: strides_without(&f.scope, v, &scope, &self.sizes),
+                data: Cow::Borrowed(data),
+            })
             .collect();
-        let data = least_sums(&walked, &sizes[..scope.len()], inner);
+        let data = few_sums(&walked, &sizes[..scope.len()], inner);
         let table = self.table(data);
         self.memo.insert((key, sizes), (table.clone(), self.solved));
         (scope, table, outer * inner)
@@ -381,7 +392,7 @@ mod tests {
     use super::*;
 
     /// A plain linear congruential generator, so that the test needs nothing else.
-    fn draw(state: &mut u64, below: usize) -> usize {
+    pub(super) fn draw(state: &mut u64, below: usize) -> usize {
         *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((*state >> 33) as usize) % below
     }

@@ -22,7 +22,7 @@
 use crate::answers::Answers;
 use crate::candidates::even;
 use crate::choice::{Block, Choice, Decomposition, Home};
-use crate::consumers::consumers;
+use crate::consumers::readers;
 use crate::error::PlanError;
 use crate::lower::{Staged, lower_staged};
 use crate::needs::source_boxes;
@@ -150,6 +150,7 @@ pub fn overlap(
     let most = GROWTH * tasks.tasks.len();
     let mut tries = Tries { graph, machine, options, answers, crossed: crossed(tasks), most, left: budget };
     let mut current = (choice.clone(), Staged::new());
+    let readers = readers(graph);
     for group in groups(graph, choice, machine, &waited_for(tasks, &timeline, machine)) {
         let mut won: Option<(Trial, TaskGraph, f64, usize, usize)> = None;
         for (axis, parts, ways) in asks(graph, choice, group[0]) {
@@ -158,8 +159,8 @@ pub fn overlap(
             if parts > 2 && won.as_ref().is_none_or(|w| w.3 != axis) || ways != Ways::Both && won.is_some() {
                 continue;
             }
-            let mut trial =
-                Trial { graph, choice: current.0.clone(), staged: current.1.clone(), cut: BTreeMap::new(), parts };
+            let (choice, staged) = current.clone();
+            let mut trial = Trial { graph, readers: &readers, choice, staged, cut: BTreeMap::new(), parts };
             for &tensor in &group {
                 trial.exchange(tensor, axis, ways);
             }
@@ -344,6 +345,8 @@ fn crossed(tasks: &TaskGraph) -> (Vec<u64>, Vec<u64>) {
 /// A choice that is being cut.
 struct Trial<'a> {
     graph: &'a Graph,
+    /// Of every tensor.
+    readers: &'a [Vec<TensorId>],
     choice: Choice,
     staged: Staged,
     /// The operations that were cut, with the name of the label.
@@ -379,9 +382,7 @@ impl Trial<'_> {
 
     /// Cuts the operations that read a tensor along one of its axes, on to the nearest contractions.
     fn behind(&mut self, tensor: TensorId, axis: usize) {
-        let readers: BTreeSet<TensorId> =
-            consumers(self.graph, tensor).into_iter().filter_map(|c| c.operation).collect();
-        for reader in readers {
+        for &reader in &self.readers[tensor.index()] {
             let Some(spec) = self.graph.spec(reader) else { continue };
             let follows = |label: &usize| self.follows(reader, &spec, *label, tensor, axis);
             if let Some(label) = (0..spec.rank).find(follows)

@@ -5,6 +5,7 @@
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::thread::available_parallelism;
 
@@ -13,7 +14,7 @@ pub(super) struct Walked<'a> {
     /// For every outer axis how many rows apart its values are; 0 if the table does not have it.
     pub strides: Vec<usize>,
     /// Rows of the minimised variable.
-    pub data: &'a [f64],
+    pub data: Cow<'a, [f64]>,
 }
 
 /// Entries from which on several threads share them: a thread is started in the time of some ten thousand.
@@ -227,8 +228,11 @@ mod tests {
         let rows = [35, 3, 105, 1];
         let data: Vec<Vec<f64>> =
             rows.iter().enumerate().map(|(t, r)| (0..r * inner).map(|n| number(n + 31 * t)).collect()).collect();
-        let tables: Vec<Walked<'_>> =
-            strides.iter().zip(&data).map(|(s, data)| Walked { strides: s.clone(), data }).collect();
+        let tables: Vec<Walked<'_>> = strides
+            .iter()
+            .zip(&data)
+            .map(|(s, data)| Walked { strides: s.clone(), data: Cow::Borrowed(data) })
+            .collect();
         let whole = least_sums(&tables, &sizes, inner);
         assert_eq!(whole.len(), 105);
         for cut in 1..7 {
@@ -248,7 +252,10 @@ mod tests {
         let many = [SHARED / 64 + 3, 2];
         let data: Vec<f64> = (0..many[0] * 64).map(number).collect();
         let other: Vec<f64> = (0..2 * 64).map(number).collect();
-        let tables = [Walked { strides: vec![1, 0], data: &data }, Walked { strides: vec![0, 1], data: &other }];
+        let tables = [
+            Walked { strides: vec![1, 0], data: Cow::Borrowed(&data) },
+            Walked { strides: vec![0, 1], data: Cow::Borrowed(&other) },
+        ];
         assert_eq!(least_sums(&tables, &many, 64), part(&tables, &many, 64, 0..many[0]));
     }
 }
