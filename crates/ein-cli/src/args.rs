@@ -345,6 +345,8 @@ pub struct Simulate {
 }
 
 /// `ein bench`.
+// Flags of a command line, each for itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Args)]
 pub struct Bench {
     /// A Hugging Face folder, its config.json, a graph in text form, or a named workload such as gemm:4096,4096,4096
