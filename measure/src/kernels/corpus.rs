@@ -179,6 +179,8 @@ pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
     }
     let kind = |name: &str| name.rsplit_once('_').map(|(kind, _)| kind.to_owned());
     let kinds: BTreeSet<String> = kernels.keys().filter_map(|name| kind(name)).collect();
+    let unknown = kinds.iter().filter(|kind| !generate::KINDS.contains(&kind.as_str()));
+    faults.extend(unknown.map(|kind| format!("`{kind}` is no kind of kernel that `generate::KINDS` knows")));
     let missing = generate::KINDS.into_iter().filter(|kind| !kinds.contains(*kind));
     faults.extend(missing.map(|kind| format!("no kernel of the corpus is of the kind `{kind}`")));
     (kernels, faults)

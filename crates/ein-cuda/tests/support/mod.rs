@@ -16,7 +16,7 @@ pub use chains::{Chain, chain, einsum, pair};
 pub use random::Rng;
 pub use rows::{Row, Values, fields, kernel_row, op_row, stored};
 
-use ein_cuda::generate::PRELUDE;
+use ein_cuda::generate::{KINDS, PRELUDE};
 use ein_cuda::program::{Arg, Base, Fault, Place, Program, Step};
 use ein_fake_cuda::shim::{Argument, Memory, Module};
 use ein_ir::dense::Dense;
@@ -65,6 +65,7 @@ impl Cases {
     pub fn run(self) {
         let mut kernels = BTreeMap::new();
         for launch in self.0.iter().flat_map(|c| &c.program.steps).filter_map(launched) {
+            assert!(KINDS.contains(&launch.kernel.kind()), "{} is of no kind that is known", launch.kernel.name);
             kernels.insert(launch.kernel.name.clone(), launch.kernel.source.clone());
         }
         // Some at a time: what is wrong in one text is found among few.
