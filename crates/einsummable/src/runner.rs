@@ -42,7 +42,11 @@ impl Runner {
     /// There are no such GPUs, or a row cannot be run there.
     pub fn prepare(&self, tasks: &TaskGraph) -> Result<Prepared, RunError> {
         match self {
-            Self::Cpu => Ok(Prepared::Cpu),
+            Self::Cpu => {
+                // What is run is looked at where memory is made for it.
+                let _ = tasks;
+                Ok(Prepared::Cpu)
+            }
             #[cfg(feature = "cuda")]
             Self::Cuda { seats, settings } => {
                 ein_task::verify::verify(tasks)?;
