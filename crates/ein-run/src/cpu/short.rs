@@ -10,7 +10,7 @@ use super::convert::wide;
 use super::gemm::Matrix;
 use super::packed::Sink;
 use super::split::{STEP, Side, steps};
-use super::tiles::{RESULT, SIDE, Tile, Unit, transpose};
+use super::tiles::{RESULT, SIDE, Tile, Unit, in_room, transpose};
 use bytemuck::{cast_mut, cast_ref, cast_slice};
 use std::cell::RefCell;
 
@@ -150,7 +150,6 @@ pub(crate) fn product([m, n, k]: [usize; 3], left: Matrix<'_, u16>, right: Right
     let [mut a, mut b] = MEMORY.take();
     a.resize(a.len().max(count(m, k)), Tile::ZERO);
     pack(Side::Left, [m, k], left, &mut a);
-    let mut edge = [0.0; RESULT * RESULT];
     for columns in (0..n).step_by(COLUMNS).map(|c| c..n.min(c + COLUMNS)) {
         let (tile, apart) = sink.tile(0..m, columns.clone());
         for depth in (0..k).step_by(DEPTH).map(|d| d..k.min(d + DEPTH)) {
@@ -175,19 +174,7 @@ pub(crate) fn product([m, n, k]: [usize; 3], left: Matrix<'_, u16>, right: Right
                     let next = next.get(block * each / 8..).unwrap_or_default();
                     let (here, wide) = (RESULT.min(m - first), RESULT.min(columns.len() - start));
                     let out = &mut tile[first * apart + start..];
-                    if here == RESULT && wide == RESULT && apart >= RESULT {
-                        unit.whole(left, right, out, apart, add, next);
-                        continue;
-                    }
-                    if add {
-                        for (edge, out) in edge.chunks_mut(RESULT).zip(out.chunks(apart)).take(here) {
-                            edge[..wide].copy_from_slice(&out[..wide]);
-                        }
-                    }
-                    unit.whole(left, right, &mut edge, RESULT, add, next);
-                    for (edge, out) in edge.chunks(RESULT).zip(out.chunks_mut(apart)).take(here) {
-                        out[..wide].copy_from_slice(&edge[..wide]);
-                    }
+                    in_room(out, apart, [here, wide], add, |out, apart| unit.whole(left, right, out, apart, add, next));
                 }
             }
         }

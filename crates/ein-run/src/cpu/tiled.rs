@@ -7,7 +7,7 @@
 use super::gemm::{Matrix, MatrixMut, plain};
 use super::packed::{self, Sink};
 use super::split::{Class, STEP, Side, THIRDS, steps, thirds, tiles};
-use super::tiles::{RESULT, Tile, Unit};
+use super::tiles::{RESULT, Tile, Unit, in_room};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -91,7 +91,6 @@ impl Block<'_> {
     /// Adds to `out`, whose rows are `apart`, or takes the place of what is there.
     fn multiply(&self, left: &[Tile], right: &[Tile], out: &mut [f32], apart: usize, add: bool) {
         let Self { unit, rows, columns, all, ref steps } = *self;
-        let mut edge = [0.0; RESULT * RESULT];
         let count = columns.div_ceil(RESULT);
         for first in (0..rows).step_by(RESULT) {
             let at = first / RESULT * THIRDS * all + THIRDS * steps.start;
@@ -103,19 +102,7 @@ impl Block<'_> {
                 let next = next.get(n * left.len() / 8..).unwrap_or_default();
                 let (here, wide) = (RESULT.min(rows - first), RESULT.min(columns - start));
                 let out = &mut out[first * apart + start..];
-                if here == RESULT && wide == RESULT && apart >= RESULT {
-                    unit.thirds(left, right, out, apart, add, next);
-                    continue;
-                }
-                if add {
-                    for (edge, out) in edge.chunks_mut(RESULT).zip(out.chunks(apart)).take(here) {
-                        edge[..wide].copy_from_slice(&out[..wide]);
-                    }
-                }
-                unit.thirds(left, right, &mut edge, RESULT, add, next);
-                for (edge, out) in edge.chunks(RESULT).zip(out.chunks_mut(apart)).take(here) {
-                    out[..wide].copy_from_slice(&edge[..wide]);
-                }
+                in_room(out, apart, [here, wide], add, |out, apart| unit.thirds(left, right, out, apart, add, next));
             }
         }
     }

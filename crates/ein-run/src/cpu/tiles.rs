@@ -33,6 +33,32 @@ impl Tile {
     pub(crate) const ZERO: Self = Self([[0; SIDE]; SIDE]);
 }
 
+/// Has `make` make a result of 32 by 32, of which `rows` and `columns` are wanted at the beginning of `out`, whose rows are
+/// `apart`: there, or beside it where there is no room for all of it. With `add` it is given what is there.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+pub(crate) fn in_room(
+    out: &mut [f32],
+    apart: usize,
+    [rows, columns]: [usize; 2],
+    add: bool,
+    make: impl FnOnce(&mut [f32], usize),
+) {
+    if rows == RESULT && columns == RESULT && apart >= RESULT {
+        return make(out, apart);
+    }
+    let mut edge = [0.0; RESULT * RESULT];
+    if add {
+        for (edge, out) in edge.chunks_mut(RESULT).zip(out.chunks(apart)).take(rows) {
+            edge[..columns].copy_from_slice(&out[..columns]);
+        }
+    }
+    make(&mut edge, RESULT);
+    for (edge, out) in edge.chunks(RESULT).zip(out.chunks_mut(apart)).take(rows) {
+        out[..columns].copy_from_slice(&edge[..columns]);
+    }
+}
+
 /// This thread's tile registers, set up: eight of 16 rows of 64 bytes.
 pub(crate) struct Unit {
     /// They are the thread's.
