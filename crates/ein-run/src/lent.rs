@@ -11,7 +11,7 @@ pub(crate) struct Span {
     pub(crate) bytes: usize,
 }
 
-/// Bytes of one of the devices' arenas.
+/// Bytes of one of the devices' arenas, or of a tensor that the caller lends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) device: usize,
@@ -30,10 +30,12 @@ impl Place {
     }
 }
 
-/// An arena, lent for the time of a run.
+/// An arena, or a tensor of the caller's that is only read, lent for the time of a run.
 pub(crate) struct Lent {
     base: *mut u8,
     bytes: usize,
+    /// Whether it is for reading alone.
+    read: bool,
 }
 
 // SAFETY: it is an address. Whoever follows it promises what `read` and `write` ask for.
@@ -45,7 +47,12 @@ impl Lent {
     /// The memory of an arena, which nobody else uses as long as this is used.
     pub(crate) fn of(arena: &mut Arena) -> Self {
         let (base, bytes) = arena.raw();
-        Self { base, bytes }
+        Self { base, bytes, read: false }
+    }
+
+    /// Bytes of the caller's, which nobody writes as long as this is used.
+    pub(crate) fn to_read(bytes: &[u8]) -> Self {
+        Self { base: bytes.as_ptr().cast_mut(), bytes: bytes.len(), read: true }
     }
 
     /// Bytes to be read.
@@ -67,6 +74,7 @@ impl Lent {
     /// borrowed.
     pub(crate) unsafe fn write<'a>(&self, span: Span) -> &'a mut [u8] {
         self.check(span);
+        assert!(!self.read, "what the caller lends is not written");
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(span.offset), span.bytes) }
     }
@@ -92,6 +100,16 @@ mod tests {
         assert!(b.iter().all(|&b| b == 0));
         // SAFETY: what was written is no longer borrowed.
         assert_eq!(unsafe { lent.read(span(63, 4)) }, [0, 1, 2, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "not written")]
+    fn what_is_lent_to_be_read_is_not_written() {
+        let lent = Lent::to_read(&[1, 2, 3]);
+        // SAFETY: the bytes are there, and nobody writes them.
+        assert_eq!(unsafe { lent.read(Span { offset: 1, bytes: 2 }) }, [2, 3]);
+        // SAFETY: it is refused.
+        let _ = unsafe { lent.write(Span { offset: 0, bytes: 1 }) };
     }
 
     #[test]

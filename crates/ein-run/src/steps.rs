@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::lent::{Place, Span};
 use crate::replicas::Replicas;
 use crate::schedule::is_resident;
+use ein_ir::op::InputKind;
 use ein_task::machine::{Device, Machine};
 use ein_task::price::{fused_seconds, kernel_seconds, local_seconds, touch_seconds};
 use ein_task::task::{Task, TaskGraph, TaskId, Verb};
@@ -35,6 +36,8 @@ pub(crate) struct Steps {
     pub(crate) packing: Packing,
     /// Which parameters are the same memory.
     pub(crate) replicas: Replicas,
+    /// The externals that are read where the caller has them: their places are of devices behind the graph's, in this order.
+    pub(crate) borrowed: Vec<usize>,
 }
 
 /// One row, or both halves of a move.
@@ -54,6 +57,8 @@ pub(crate) struct Step {
 pub(crate) enum Does {
     /// Computes.
     Compute(Box<Prepared>),
+    /// Nothing: who reads the part of an external reads it where the caller has it.
+    Borrow,
     /// Brings in its part of an external; nothing where that is state and not given again.
     Feed {
         /// Position among the externals.
@@ -128,6 +133,7 @@ impl Steps {
             resident,
             packing,
             replicas,
+            borrowed: Vec::new(),
         };
         let (mut pastes, mut tables) = (BTreeMap::new(), Tables::default());
         for row in rows {
@@ -158,6 +164,14 @@ impl Steps {
         &self.then[step.then.clone()]
     }
 
+    /// The position of an external among those that are borrowed.
+    fn borrow(&mut self, external: usize) -> usize {
+        self.borrowed.iter().position(|&e| e == external).unwrap_or_else(|| {
+            self.borrowed.push(external);
+            self.borrowed.len() - 1
+        })
+    }
+
     fn step(
         &mut self,
         graph: &TaskGraph,
@@ -172,11 +186,8 @@ impl Steps {
         };
         let mut reader = task;
         let does = match &task.verb {
-            Verb::Feed { external } => {
-                let ty = &graph.externals[*external].ty;
-                let region = &task.value.region;
-                Does::Feed { external: *external, copy: BoxCopy::new(&ty.whole(), region, region, ty.dtype.bytes()) }
-            }
+            Verb::Feed { .. } if borrowed(graph, task).is_some() => Does::Borrow,
+            Verb::Feed { external } => Does::Feed { external: *external, copy: copied(graph, *external, task) },
             Verb::Output { output } => {
                 let ty = &graph.outputs[*output].1;
                 let (from, region) = (&graph.task(task.reads[0]).value.region, &task.value.region);
@@ -203,11 +214,35 @@ impl Steps {
             }
         };
         let from = self.reads.len();
-        let lent = reader.reads.iter().filter(|r| graph.task(**r).within.is_none());
-        self.reads.extend(lent.map(|&r| place(graph.task(self.replicas.home(r)))));
+        for &read in reader.reads.iter().filter(|r| graph.task(**r).within.is_none()) {
+            let source = graph.task(self.replicas.home(read));
+            let read = match borrowed(graph, source) {
+                Some((external, span)) => Place { device: graph.devices + self.borrow(external), span },
+                None => place(source),
+            };
+            self.reads.push(read);
+        }
         self.most_reads = self.most_reads.max(self.reads.len() - from);
         Ok(Step { task: row as u32, does, own: place(task), reads: from..self.reads.len(), waits: 0, then: 0..0 })
     }
+}
+
+/// The copy of a feed's part of an external.
+fn copied(graph: &TaskGraph, external: usize, feed: &Task) -> BoxCopy {
+    let (ty, region) = (&graph.externals[external].ty, &feed.value.region);
+    BoxCopy::new(&ty.whole(), region, region, ty.dtype.bytes())
+}
+
+/// The external that a row feeds and which bytes of it, where it need not be copied: it is no state, which lives in the
+/// arena, and the bytes lie in the caller's tensor as they would there.
+fn borrowed(graph: &TaskGraph, feed: &Task) -> Option<(usize, Span)> {
+    let Verb::Feed { external } = feed.verb else { return None };
+    let from = &graph.externals[external];
+    let offset = copied(graph, external, feed).line()? * from.ty.dtype.bytes();
+    let bytes = feed.value.region.volume() * from.ty.dtype.bytes();
+    // A value that is padded is moved with what it is padded with.
+    let whole = feed.value.form.layout(&feed.value.region).1 == bytes && feed.within.is_none();
+    (from.kind == InputKind::Input && whole).then_some((external, Span { offset, bytes }))
 }
 
 /// Whether row `reader` reads row `read`.

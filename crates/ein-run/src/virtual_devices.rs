@@ -106,7 +106,8 @@ impl VirtualDevices {
         let own = (0..pool.threads()).map(|_| own()).collect();
         let state = State::new(steps.all.len());
         let pastes = (0..steps.pastes).map(|_| Mutex::new(())).collect();
-        Ok(Self { lent: Vec::with_capacity(devices.len()), devices, pool, own, pastes, steps, state })
+        let lent = Vec::with_capacity(devices.len() + steps.borrowed.len());
+        Ok(Self { devices, lent, pool, own, pastes, steps, state })
     }
 }
 
@@ -131,6 +132,8 @@ impl Backend for VirtualDevices {
     ) -> Result<(), RunError> {
         self.lent.clear();
         self.lent.extend(self.devices.iter_mut().map(|device| Lent::of(device.arena())));
+        let given = |external: &usize| inputs.get(&graph.externals[*external].name).map_or(&[][..], bytes_of);
+        self.lent.extend(self.steps.borrowed.iter().map(|external| Lent::to_read(given(external))));
         self.state.begin(&self.steps);
         let pool = self.pool.shared();
         let run = Running {
@@ -342,7 +345,8 @@ impl Running<'_> {
 
     fn does(&self, step: &Step, worker: usize) -> Result<(), Cause> {
         let reads = self.steps.reads(step);
-        // SAFETY of all that is borrowed here, until this returns: the arenas are used by this run alone. `verify` has
+        // SAFETY of all that is borrowed here, until this returns: the arenas are used by this run alone, and what the caller
+        // lends is borrowed by it and not written. `verify` has
         // shown that a slot is written only after every reader of what was there before, and read only after it was
         // written, by the waits of the graph; every wait of the graph is a wait of the steps, and a step runs when all
         // that it waits for have returned. So of two steps that run at once none writes what the other reads or
@@ -367,6 +371,7 @@ impl Running<'_> {
                 *room = emptied(values);
                 result
             }
+            Does::Borrow => Ok(()),
             Does::Feed { external, copy } => {
                 // State that is not given again is where it was left.
                 let Some(dense) = self.inputs.get(&self.graph.externals[*external].name) else { return Ok(()) };

@@ -46,6 +46,14 @@ impl BoxCopy {
         Self { at: at as i64, into: into as i64, loops: Some(loops), element }
     }
 
+    /// The first element in the source, where those that are copied lie side by side in both, as many as there are.
+    pub(crate) fn line(&self) -> Option<usize> {
+        match self.loops.as_deref()? {
+            [] | [Loop { from: 1, to: 1, .. }] => Some(self.at as usize),
+            _ => None,
+        }
+    }
+
     /// Copies. Source and target are aligned to the element.
     pub fn run(&self, source: &[u8], target: &mut [u8]) {
         if let Some(loops) = &self.loops {

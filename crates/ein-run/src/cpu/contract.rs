@@ -3,15 +3,16 @@
 
 use super::gathered::{Gathered, gathered};
 use super::gemm::Matrix;
+use super::grid::Grid;
 use super::packed;
 use super::piece::{Elements, Piece, PieceMut};
 use super::short::{self, Right};
-use super::sinks::{Rounded, Tiles, Use, Used};
+use super::sinks::{Places, Rounded, Tiles, Use, Used};
 use super::strided::{Odometer, Strided};
 use super::widen::multiply;
 use super::{Scratch, tiles};
 use crate::error::Cause;
-use bytemuck::{Pod, cast_slice, cast_slice_mut};
+use bytemuck::cast_slice;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Binary, Expr, Row};
@@ -35,6 +36,11 @@ impl Dim {
     pub(super) fn step(self) -> i64 {
         if self.extent == 1 { 1 } else { self.out }
     }
+
+    /// The same with the factors in each other's places.
+    pub(super) fn swap(self) -> Self {
+        Self { left: self.right, right: self.left, ..self }
+    }
 }
 
 /// A contraction as products of matrices in nested loops.
@@ -54,7 +60,7 @@ pub(super) enum Way {
     InPlace(Products),
     Gathered(Gathered),
     /// Whether the packed factor is the first operand, and with it rows and columns have changed places.
-    Packed(Products, bool),
+    Packed(Grid, bool),
 }
 
 /// A contraction seen as loops.
@@ -62,14 +68,13 @@ struct Loops {
     /// What is multiplied in.
     wide: DType,
     dims: Vec<Dim>,
-    products: Products,
     /// Where the operands begin.
     operands: [Strided; 2],
     /// Where the result begins.
     into: i64,
 }
 
-/// A block of an einsum as matrix products; `None` where it is not one.
+/// A block of an einsum as loops over a sum of products; `None` where it is none.
 fn loops(e: &Einsum, labels: &Region, operands: [&Region; 2], result: &Region) -> Result<Option<Loops>, Cause> {
     if !e.folds() || e.monoid != Monoid::Sum || !e.dtype.is_float() || labels.is_empty() {
         return Ok(None);
@@ -84,7 +89,14 @@ fn loops(e: &Einsum, labels: &Region, operands: [&Region; 2], result: &Region) -
     let dims: Vec<Dim> = (0..labels.rank())
         .map(|l| Dim { extent: labels.0[l].len(), left: a.steps[l], right: b.steps[l], out: out.steps[l] })
         .collect();
-    Ok(classify(&dims).map(|products| Loops { wide, dims, products, operands: [a, b], into: out.base }))
+    Ok(Some(Loops { wide, dims, operands: [a, b], into: out.base }))
+}
+
+impl Loops {
+    /// The products as one, factor `n` of two being the right one.
+    fn grid(&self, n: usize) -> Option<Grid> {
+        if n == 1 { Grid::of(&self.dims) } else { Grid::of(&self.dims.iter().map(|d| d.swap()).collect::<Vec<_>>()) }
+    }
 }
 
 /// How a block reads an operand that is to be packed: the matrix that fills the operand.
@@ -108,18 +120,19 @@ pub(crate) fn packable(
     n: usize,
     [dtype, other]: [DType; 2],
 ) -> Option<Constant> {
-    let Loops { products, operands: strided, .. } = loops(e, labels, operands, result).ok()??;
-    let p = if n == 0 { products.swap() } else { products };
-    let inner = p.inner()?;
-    let apart = p.free.iter().all(|d| d.right == 0);
-    let extents = [depth(&inner), p.n.extent];
-    let whole = extents[0] * extents[1] == operands[n].volume() && strided[n].base == 0;
+    let loops = loops(e, labels, operands, result).ok()??;
+    // Not worth it where a product is not.
+    classify(&loops.dims)?;
+    let grid = loops.grid(n)?;
+    let [_, columns, depth] = grid.extents();
+    let extents = [depth, columns];
+    let whole = depth * columns == operands[n].volume() && loops.operands[n].base == 0;
     let kind = match (dtype, other) {
         (DType::F32, _) => true,
         (DType::BF16, DType::BF16) => short::fills(extents) && tiles::available(),
         _ => false,
     };
-    (apart && whole && kind).then_some(Constant { extents, steps: [inner.last()?.right, p.n.right], dtype })
+    (whole && kind).then(|| Constant { extents, steps: grid.right_steps(), dtype })
 }
 
 /// Does a block of an einsum by matrix products, or returns `false` where it is not one.
@@ -134,18 +147,17 @@ pub(crate) fn contract(
     if result.fields() != 1 || !result.dtype(0).is_float() {
         return Ok(false);
     }
-    let Some(Loops { wide, dims, products, operands: [a, b], into }) =
-        loops(e, labels, [left.region, right.region], result.region)?
-    else {
-        return Ok(false);
-    };
-    let loops: usize = products.free.iter().chain(&products.folded).map(|d| d.extent).product();
-    let size = products.m.extent * products.n.extent * products.k.extent;
+    let Some(loops) = loops(e, labels, [left.region, right.region], result.region)? else { return Ok(false) };
     let way = if left.packed || right.packed {
-        Way::Packed(if left.packed { products.swap() } else { products }, left.packed)
+        let grid = loops.grid(usize::from(right.packed));
+        Way::Packed(grid.ok_or_else(|| Cause::malformed("a part of a packed factor is no matrix"))?, left.packed)
     } else {
-        gathered(&dims, loops, size).map_or(Way::InPlace(products), Way::Gathered)
+        let Some(products) = classify(&loops.dims) else { return Ok(false) };
+        let count: usize = products.free.iter().chain(&products.folded).map(|d| d.extent).product();
+        let size = products.m.extent * products.n.extent * products.k.extent;
+        gathered(&loops.dims, count, size).map_or(Way::InPlace(products), Way::Gathered)
     };
+    let Loops { wide, operands: [a, b], into, .. } = loops;
     left.dtype()?;
     right.dtype()?;
     let [_, tile, gathered] = &mut scratch.near;
@@ -172,51 +184,62 @@ fn in_tiles(
 ) -> bool {
     let (Elements::BF16(a), Elements::BF16(b)) = (left.elements(0), right.elements(0)) else { return false };
     let (a, b) = ((cast_slice::<_, u16>(a), a_base), (cast_slice::<_, u16>(b), b_base));
-    let (p, a, b, packed) = match way {
-        Way::Packed(p, false) => (p.clone(), a, b, true),
-        Way::Packed(p, true) => (p.clone(), b, a, true),
-        Way::InPlace(p) if p.folded.is_empty() && short::worth([p.m.extent, p.n.extent, p.k.extent]) => {
-            // Columns of the result lie side by side, if they can.
-            if p.n.step() != 1 && p.m.step() == 1 { (p.clone().swap(), b, a, false) } else { (p.clone(), a, b, false) }
-        }
-        Way::InPlace(_) | Way::Gathered(_) => return false,
-    };
     if !tiles::available() {
         return false;
     }
-    let inner = p.inner().unwrap_or_else(|| vec![p.k]);
-    let (m, n, k) = (p.m.extent, p.n.extent, depth(&inner));
+    match way {
+        Way::Packed(grid, swapped) => {
+            let (a, b) = if *swapped { (b, a) } else { (a, b) };
+            let right = Right::Tiles(&b.0[grid.packed_from(b.1)..]);
+            grid_in_tiles(grid, a, right, (into, result), [tile, gathered]);
+            true
+        }
+        Way::InPlace(p) if p.folded.is_empty() && short::worth([p.m.extent, p.n.extent, p.k.extent]) => {
+            // Columns of the result lie side by side, if they can.
+            let turned = p.n.step() != 1 && p.m.step() == 1;
+            let (p, a, b) = if turned { (p.clone().swap(), b, a) } else { (p.clone(), a, b) };
+            let grid = Grid::one([p.m, p.n, p.k]);
+            let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
+            loop {
+                let (mut left, mut right, mut into) = (a.1, b.1, into);
+                for (d, &at) in p.free.iter().zip(free.at()) {
+                    left += d.left * at as i64;
+                    right += d.right * at as i64;
+                    into += d.out * at as i64;
+                }
+                let right = Right::Matrix(Matrix { data: b.0, at: right, row: p.k.right, column: p.n.right });
+                grid_in_tiles(&grid, (a.0, left), right, (into, &mut *result), [&mut *tile, &mut *gathered]);
+                if !free.step() {
+                    return true;
+                }
+            }
+        }
+        Way::InPlace(_) | Way::Gathered(_) => false,
+    }
+}
+
+/// One product of `bf16` in tile registers, which there are.
+fn grid_in_tiles(
+    grid: &Grid,
+    left: (&[u16], i64),
+    right: Right<'_>,
+    (at, result): (i64, &mut PieceMut<'_>),
+    [tile, gathered]: [&mut Vec<f32>; 2],
+) {
+    let [m, n, k] = grid.extents();
     let many = short::rows(m, k);
-    let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
-    loop {
-        let (mut left, mut right, mut into) = (a.1, b.1, into);
-        for (d, &at) in p.free.iter().zip(free.at()) {
-            left += d.left * at as i64;
-            right += d.right * at as i64;
-            into += d.out * at as i64;
-        }
-        let right = if packed {
-            Right::Tiles(&b.0[p.packed_from(right)..])
+    for first in (0..m).step_by(many) {
+        let here = many.min(m - first);
+        let left = grid.rows_of(left, first..first + here, gathered);
+        let places = Places { grid, first, at };
+        let done = if result.dtype(0) == DType::F32 {
+            short::product([here, n, k], left, right, &mut Tiles { out: result.slice(0), places, tile: &mut *tile })
         } else {
-            Right::Matrix(Matrix { data: b.0, at: right, row: p.k.right, column: p.n.right })
+            let dtype = result.dtype(0);
+            let mut sink = Rounded { out: result.bytes(0), dtype, places, tile: &mut *tile };
+            short::product([here, n, k], left, right, &mut sink)
         };
-        for first in (0..m).step_by(many) {
-            let here = many.min(m - first);
-            let left = rows_of((a.0, left + first as i64 * p.m.left), (here, p.m), &inner, gathered);
-            let (at, steps) = (into + first as i64 * p.m.out, [p.m.step(), p.n.step()]);
-            let extents = [here, n, k];
-            let done = if result.dtype(0) == DType::F32 {
-                short::product(extents, left, right, &mut Tiles { out: result.slice(0), at, steps, tile })
-            } else {
-                let dtype = result.dtype(0);
-                let mut sink = Rounded { out: result.bytes(0), dtype, at, steps, tile };
-                short::product(extents, left, right, &mut sink)
-            };
-            assert!(done, "there are tile registers");
-        }
-        if !free.step() {
-            return true;
-        }
+        assert!(done, "there are tile registers");
     }
 }
 
@@ -238,29 +261,22 @@ pub(crate) fn each_tile(
     if left.packed == right.packed || !matches!(e.dtype, DType::F32 | DType::BF16) {
         return Ok(false);
     }
-    let Some(Loops { products, operands: strided, .. }) = loops(e, labels, [left.region, right.region], &whole)? else {
-        return Ok(false);
-    };
-    let (factor, strided, packed, base, p) = if right.packed {
-        (left, &strided[0], right, strided[1].base, products)
-    } else {
-        (right, &strided[1], left, strided[0].base, products.swap())
-    };
-    let Some(inner) = p.inner() else { return Ok(false) };
-    let (m, n, k) = (p.m.extent, p.n.extent, depth(&inner));
-    let in_rows = (m == 1 || p.m.out == n as i64) && (n == 1 || p.n.out == 1);
+    let Some(loops) = loops(e, labels, [left.region, right.region], &whole)? else { return Ok(false) };
+    let Some(grid) = loops.grid(usize::from(right.packed)) else { return Ok(false) };
+    let [a, b] = loops.operands.map(|strided| strided.base);
+    let (factor, at, packed, base) = if right.packed { (left, a, right, b) } else { (right, b, left, a) };
+    let [m, n, k] = grid.extents();
     let volume = |part: &[Interval]| part.iter().map(|i| i.len()).product::<usize>();
     let lead = (0..e.rank).find(|&lead| volume(&whole.0[..lead]) == m && volume(&whole.0[lead..]) == n);
-    let Some(lead) = lead.filter(|_| in_rows && p.free.is_empty()) else { return Ok(false) };
-    let (from, split) = (p.packed_from(base), e.rank == lead + 1);
+    let Some(lead) = lead.filter(|_| grid.in_rows()) else { return Ok(false) };
+    let (from, split) = (grid.packed_from(base), e.rank == lead + 1);
     let [buffer, tile, gathered] = near;
-    let at = |first: usize| strided.base + first as i64 * p.m.left;
     match (factor.elements(0), packed.elements(0)) {
         (Elements::F32(a), Elements::F32(b)) if e.dtype == DType::F32 => {
             let many = packed::block_rows([m, n, k]);
             for first in (0..m).step_by(many) {
                 let here = many.min(m - first);
-                let left = rows_of((a, at(first)), (here, p.m), &inner, gathered);
+                let left = grid.rows_of((a, at), first..first + here, gathered);
                 let rounded = None;
                 let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
                 packed::product([here, n, k], left, &b[from..], &mut sink, buffer);
@@ -272,7 +288,7 @@ pub(crate) fn each_tile(
             let right = Right::Tiles(&cast_slice(b)[from..]);
             for first in (0..m).step_by(many) {
                 let here = many.min(m - first);
-                let left = rows_of((cast_slice::<_, u16>(a), at(first)), (here, p.m), &inner, gathered);
+                let left = grid.rows_of((cast_slice::<_, u16>(a), at), first..first + here, gathered);
                 let rounded = (e.dtype == DType::BF16).then_some(&mut *buffer);
                 let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
                 short::product([here, n, k], left, right, &mut sink);
@@ -302,64 +318,11 @@ fn factors(join: &Expr) -> Option<DType> {
 }
 
 impl Products {
-    /// Where the first column of the right factor, whose first element would be at `base`, is in the packed one: it begins
-    /// a panel.
-    pub(super) fn packed_from(&self, base: i64) -> usize {
-        let depth = self.folded.iter().map(|d| d.extent).product::<usize>() * self.k.extent;
-        if base == 0 { 0 } else { (base / self.n.right) as usize * depth }
-    }
-
-    /// All inner loops, outermost first, where the right factor walks on through them as through one.
-    pub(super) fn inner(&self) -> Option<Vec<Dim>> {
-        let mut all = self.folded.clone();
-        all.push(self.k);
-        all.sort_by_key(|d| std::cmp::Reverse(d.right));
-        let on = |pair: &[Dim]| pair[0].right == pair[1].right * pair[1].extent as i64;
-        all.windows(2).all(on).then_some(all)
-    }
-
     /// The same with the factors in each other's places.
     fn swap(self) -> Self {
-        let one = |d: Dim| Dim { left: d.right, right: d.left, ..d };
-        let all = |dims: Vec<Dim>| dims.into_iter().map(one).collect();
-        Self { m: one(self.n), n: one(self.m), k: one(self.k), free: all(self.free), folded: all(self.folded) }
+        let all = |dims: Vec<Dim>| dims.into_iter().map(Dim::swap).collect();
+        Self { m: self.n.swap(), n: self.m.swap(), k: self.k.swap(), free: all(self.free), folded: all(self.folded) }
     }
-}
-
-pub(super) fn depth(inner: &[Dim]) -> usize {
-    inner.iter().map(|d| d.extent).product()
-}
-
-/// Rows of a left factor from an element on, copied side by side where their inner loops do not walk on as one.
-pub(super) fn rows_of<'a, T: Pod>(
-    (data, at): (&'a [T], i64),
-    (rows, m): (usize, Dim),
-    inner: &[Dim],
-    out: &'a mut Vec<f32>,
-) -> Matrix<'a, T> {
-    let Some((last, outer)) = inner.split_last() else { unreachable!("an inner loop") };
-    if outer.is_empty() {
-        return Matrix { data, at, row: m.left, column: last.left };
-    }
-    let count = rows * depth(inner);
-    let words = (count * size_of::<T>()).div_ceil(size_of::<f32>());
-    out.resize(out.len().max(words), 0.0);
-    let out: &mut [T] = &mut cast_slice_mut(out)[..count];
-    let mut lines = out.chunks_exact_mut(last.extent);
-    let mut loops = Odometer::new(outer.iter().map(|d| d.extent).collect());
-    for row in 0..rows as i64 {
-        for line in lines.by_ref().take(depth(outer)) {
-            let steps: i64 = loops.at().iter().zip(outer).map(|(&n, d)| n as i64 * d.left).sum();
-            let from = at + row * m.left + steps;
-            if last.left == 1 {
-                line.copy_from_slice(&data[from as usize..][..last.extent]);
-            } else {
-                line.iter_mut().zip(0..).for_each(|(x, n)| *x = data[(from + n * last.left) as usize]);
-            }
-            loops.step();
-        }
-    }
-    Matrix { data: out, at: 0, row: depth(inner) as i64, column: 1 }
 }
 
 /// Finds the matrices; `None` where a product is not worth its call.
@@ -391,7 +354,7 @@ fn classify(dims: &[Dim]) -> Option<Products> {
 }
 
 /// Joins dimensions that walk on as one in all three matrices.
-fn merge(dims: &mut Vec<Dim>) {
+pub(super) fn merge(dims: &mut Vec<Dim>) {
     let joins = |o: &Dim, i: &Dim| {
         let rounds = i.extent as i64;
         o.left == i.left * rounds && o.right == i.right * rounds && o.out == i.out * rounds

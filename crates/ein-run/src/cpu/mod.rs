@@ -11,6 +11,7 @@ mod fold;
 mod fused;
 mod gathered;
 mod gemm;
+mod grid;
 mod hoist;
 mod kernels;
 mod lanes;

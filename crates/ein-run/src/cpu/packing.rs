@@ -137,6 +137,10 @@ pub(crate) fn columns(
     let of = |access: &Access, label: usize| access.axes.iter().any(|a| a.terms.iter().any(|t| t.0 == label));
     let held = e.accesses.iter().zip(operands).find(|(access, n)| n.is_some_and(|n| packed[n]) && of(access, label));
     let Some((access, _)) = held else { return 1 };
+    // Columns of several loops are cut along the first of them alone: parts of all heads are no matrix.
+    if (0..label).any(|l| l < e.rank && labels.0[l].len() > 1 && of(access, l)) {
+        return labels.0[label].len().max(1);
+    }
     // Columns that one index has.
     let inner = (label + 1..e.rank).filter(|&l| of(access, l)).map(|l| labels.0[l].len()).product::<usize>();
     (1..=packed::width()).find(|n| (n * inner).is_multiple_of(packed::width())).unwrap_or(1)

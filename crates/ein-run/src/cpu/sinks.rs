@@ -1,6 +1,7 @@
 //! Where products leave their results, tile by tile.
 
 use super::convert;
+use super::grid::{Grid, place};
 use super::packed::Sink;
 use crate::error::Cause;
 use bytemuck::{cast_slice, cast_slice_mut};
@@ -57,38 +58,79 @@ impl Sink for Used<'_> {
     }
 }
 
-/// Tiles of a product with a packed factor: in the result where its columns lie side by side, else on their way there.
+/// Where results of a product are: of rows from `first` on, the product's first element being at `at`.
+pub(super) struct Places<'a> {
+    pub(super) grid: &'a Grid,
+    pub(super) first: usize,
+    pub(super) at: i64,
+}
+
+impl Places<'_> {
+    /// Where a tile begins and how far its rows are apart, where it lies in the result as it is made.
+    fn direct(&self, rows: &Range<usize>, columns: &Range<usize>) -> Option<(usize, usize)> {
+        let [down, across] = self.grid.out();
+        let (&[(_, apart)], &(run, step)) = (down.as_slice(), across.last()?) else { return None };
+        let one = columns.start / run == columns.end.max(1).div_ceil(run) - 1 || across.len() == 1;
+        let at = self.at + place(down, self.first + rows.start) + place(across, columns.start);
+        // Of one row none is next.
+        let apart = if rows.len() == 1 { columns.len() as i64 } else { apart };
+        (step == 1 && apart > 0 && one).then_some((at as usize, apart as usize))
+    }
+
+    /// Calls `put` for results of a tile that lie at one step: where they are in the tile, in the result, how many they are
+    /// and the step.
+    fn each(&self, rows: Range<usize>, columns: Range<usize>, mut put: impl FnMut(Range<usize>, usize, usize)) {
+        let [down, across] = self.grid.out();
+        let Some(&(run, step)) = across.last() else { return };
+        let mut from = columns.start;
+        while from < columns.end {
+            let to = columns.end.min(if across.len() == 1 { columns.end } else { (from / run + 1) * run });
+            let at = self.at + place(across, from);
+            for row in rows.clone() {
+                let tile = (row - rows.start) * columns.len() - columns.start;
+                put(tile + from..tile + to, (at + place(down, self.first + row)) as usize, step as usize);
+            }
+            from = to;
+        }
+    }
+}
+
+/// Room for a tile.
+fn room<'a>(tile: &'a mut Vec<f32>, rows: &Range<usize>, columns: &Range<usize>) -> (&'a mut [f32], usize) {
+    let size = rows.len() * columns.len();
+    if tile.len() < size {
+        tile.resize(size, 0.0);
+    }
+    (&mut tile[..size], columns.len())
+}
+
+/// Tiles of a product with a packed factor: in the result where they lie there as they are made, else on their way there.
 pub(super) struct Tiles<'a> {
     pub(super) out: &'a mut [f32],
-    pub(super) at: i64,
-    pub(super) steps: [i64; 2],
+    pub(super) places: Places<'a>,
     pub(super) tile: &'a mut Vec<f32>,
 }
 
 impl Sink for Tiles<'_> {
     fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
-        let [row, column] = self.steps;
-        if column == 1 && row > 0 {
-            let at = self.at + rows.start as i64 * row + columns.start as i64;
-            return (&mut self.out[at as usize..], row as usize);
+        match self.places.direct(&rows, &columns) {
+            Some((at, apart)) => (&mut self.out[at..], apart),
+            None => room(self.tile, &rows, &columns),
         }
-        let size = rows.len() * columns.len();
-        if self.tile.len() < size {
-            self.tile.resize(size, 0.0);
-        }
-        (&mut self.tile[..size], columns.len())
     }
 
     fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
-        let [row, column] = self.steps;
-        if column == 1 && row > 0 {
+        if self.places.direct(&rows, &columns).is_some() {
             return;
         }
-        for (r, values) in rows.zip(self.tile.chunks(columns.len())) {
-            for (c, &value) in columns.clone().zip(values) {
-                self.out[(self.at + r as i64 * row + c as i64 * column) as usize] = value;
+        self.places.each(rows, columns, |tile, at, step| {
+            let (values, out) = (&self.tile[tile], &mut self.out[at..]);
+            if step == 1 {
+                out[..values.len()].copy_from_slice(values);
+            } else {
+                out.iter_mut().step_by(step).zip(values).for_each(|(to, &x)| *to = x);
             }
-        }
+        });
     }
 }
 
@@ -96,30 +138,25 @@ impl Sink for Tiles<'_> {
 pub(super) struct Rounded<'a> {
     pub(super) out: &'a mut [u8],
     pub(super) dtype: DType,
-    pub(super) at: i64,
-    pub(super) steps: [i64; 2],
+    pub(super) places: Places<'a>,
     pub(super) tile: &'a mut Vec<f32>,
 }
 
 impl Sink for Rounded<'_> {
     fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
-        let size = rows.len() * columns.len();
-        self.tile.resize(self.tile.len().max(size), 0.0);
-        (&mut self.tile[..size], columns.len())
+        room(self.tile, &rows, &columns)
     }
 
     fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
-        let [row, column] = self.steps;
-        for (r, values) in rows.zip(self.tile.chunks(columns.len())) {
-            let at = self.at + r as i64 * row + columns.start as i64 * column;
-            if column == 1 {
-                convert::from_f32(values, self.dtype, self.out, at as usize);
-                continue;
+        self.places.each(rows, columns, |tile, at, step| {
+            let values = &self.tile[tile];
+            if step == 1 {
+                convert::from_f32(values, self.dtype, self.out, at);
+                return;
             }
-            for (c, value) in values.iter().enumerate() {
-                let at = at + c as i64 * column;
-                convert::from_f32(std::slice::from_ref(value), self.dtype, self.out, at as usize);
+            for (n, value) in values.iter().enumerate() {
+                convert::from_f32(std::slice::from_ref(value), self.dtype, self.out, at + n * step);
             }
-        }
+        });
     }
 }

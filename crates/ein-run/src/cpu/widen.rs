@@ -1,11 +1,12 @@
 //! Products in `f32` and `f64`, of factors that are widened to them where they are something else.
 
-use super::contract::{Dim, Products, Way, depth, rows_of};
+use super::contract::{Dim, Products, Way};
 use super::convert;
 use super::gemm::{self, Factor, Matrix, MatrixMut};
+use super::grid::Grid;
 use super::packed;
 use super::piece::{Elements, PieceMut};
-use super::sinks::Tiles;
+use super::sinks::{Places, Tiles};
 use super::strided::{Odometer, Strided};
 use bytemuck::Pod;
 use ein_ir::dtype::DType;
@@ -17,13 +18,7 @@ pub(super) trait Wide: Factor + Pod {
     fn load(from: Elements<'_>, at: usize, out: &mut [Self]);
     fn store(values: &[Self], dtype: DType, out: &mut [u8]);
     /// Products whose right factor is packed.
-    fn packed(
-        p: &Products,
-        left: (&[Self], i64),
-        right: &[Self],
-        out: (&mut [Self], i64),
-        buffers: [&mut Vec<Self>; 3],
-    );
+    fn packed(grid: &Grid, left: (&[Self], i64), right: &[Self], out: (&mut [Self], i64), buffers: [&mut Vec<Self>; 3]);
 }
 
 impl Wide for f32 {
@@ -38,36 +33,19 @@ impl Wide for f32 {
         convert::from_f32(values, dtype, out, 0);
     }
     fn packed(
-        p: &Products,
-        (a, a_base): (&[f32], i64),
+        grid: &Grid,
+        left: (&[f32], i64),
         right: &[f32],
-        (out, into): (&mut [f32], i64),
+        (out, at): (&mut [f32], i64),
         [buffer, tile, gathered]: [&mut Vec<f32>; 3],
     ) {
-        let inner = p.inner().unwrap_or_else(|| vec![p.k]);
-        let (m, n, k) = (p.m.extent, p.n.extent, depth(&inner));
-        let rows = packed::block_rows([m, n, k]);
-        let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
-        loop {
-            let (mut from, mut into) = (a_base, into);
-            for (d, &at) in p.free.iter().zip(free.at()) {
-                from += d.left * at as i64;
-                into += d.out * at as i64;
-            }
-            for first in (0..m).step_by(rows) {
-                let here = rows.min(m - first);
-                let left = rows_of((a, from + first as i64 * p.m.left), (here, p.m), &inner, gathered);
-                let mut sink = Tiles {
-                    out: &mut *out,
-                    at: into + first as i64 * p.m.out,
-                    steps: [p.m.step(), p.n.step()],
-                    tile: &mut *tile,
-                };
-                packed::product([here, n, k], left, right, &mut sink, buffer);
-            }
-            if !free.step() {
-                return;
-            }
+        let [m, n, k] = grid.extents();
+        let many = packed::block_rows([m, n, k]);
+        for first in (0..m).step_by(many) {
+            let here = many.min(m - first);
+            let left = grid.rows_of(left, first..first + here, gathered);
+            let mut sink = Tiles { out: &mut *out, places: Places { grid, first, at }, tile: &mut *tile };
+            packed::product([here, n, k], left, right, &mut sink, buffer);
         }
     }
 }
@@ -83,7 +61,7 @@ impl Wide for f64 {
     fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
         convert::from_f64(values, dtype, out, 0);
     }
-    fn packed(_: &Products, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: [&mut Vec<f64>; 3]) {
+    fn packed(_: &Grid, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: [&mut Vec<f64>; 3]) {
         unreachable!("only `f32` is packed")
     }
 }
@@ -122,23 +100,11 @@ pub(super) fn multiply<T: Wide>(
         Way::Gathered(products) => {
             products.multiply((a, a_base), (b, b_base), (out, into), [&mut *rows, &mut *columns]);
         }
-        Way::Packed(p, false) => {
-            T::packed(
-                p,
-                (a, a_base),
-                &b[p.packed_from(b_base)..],
-                (out, into),
-                [&mut *rows, &mut *columns, &mut *side],
-            );
-        }
-        Way::Packed(p, true) => {
-            T::packed(
-                p,
-                (b, b_base),
-                &a[p.packed_from(a_base)..],
-                (out, into),
-                [&mut *rows, &mut *columns, &mut *side],
-            );
+        Way::Packed(grid, swapped) => {
+            let ((a, a_base), (b, b_base)) =
+                if *swapped { ((b, b_base), (a, a_base)) } else { ((a, a_base), (b, b_base)) };
+            let right = &b[grid.packed_from(b_base)..];
+            T::packed(grid, (a, a_base), right, (out, into), [&mut *rows, &mut *columns, &mut *side]);
         }
     };
     if dtype == T::DTYPE {

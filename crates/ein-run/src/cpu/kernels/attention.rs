@@ -46,16 +46,19 @@ pub(crate) fn attention(
 fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut Scratch) -> Result<bool, Cause> {
     let [b, h, s, e, t, d] = call.labels.0[..6] else { unreachable!("six labels or seven") };
     let keys = a.band().map_or(t, |band| band.seen(s, t));
-    let plain = a.mask.is_none() && a.softcap.is_none() && a.packed.is_none() && !a.own;
+    let plain = a.softcap.is_none() && a.packed.is_none() && !a.own;
     if !plain || s.len() < FEW || call.labels.is_empty() || keys.is_empty() {
         return Ok(false);
     }
-    scratch.f32.resize_with(scratch.f32.len().max(4), Vec::new);
-    let [q_buffer, k_buffer, v_buffer, rows, ..] = scratch.f32.as_mut_slice() else { unreachable!("four buffers") };
+    scratch.f32.resize_with(scratch.f32.len().max(5), Vec::new);
+    let [q_buffer, k_buffer, v_buffer, m_buffer, rows, ..] = scratch.f32.as_mut_slice() else {
+        unreachable!("five buffers")
+    };
     let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
     let q = tensor(call.operand(0, &Region(vec![b, h, s, d]))?, q_buffer);
     let k = tensor(call.operand(1, &Region(vec![b, kv, keys, d]))?, k_buffer);
     let v = tensor(call.operand(2, &Region(vec![b, kv, keys, e]))?, v_buffer);
+    let mask = mask(a, call, [b, h, s, keys], m_buffer)?;
     let limits = Limits { band: a.band(), offsets: None };
     let mut at = 0;
     for batch in b.lo..b.hi {
@@ -75,7 +78,8 @@ fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut
                     column: q.steps[3] as i64,
                 };
                 let sizes = [d.len(), e.len()];
-                let found = scratch.flash.block(left, queries, keys, sizes, a.scale() as f32, &limits);
+                let added = mask.as_ref().map(|mask| mask.of([batch, head, first, keys.lo]));
+                let found = scratch.flash.block(left, (queries, added), keys, sizes, a.scale() as f32, &limits);
                 let Some(found) = found else { return Ok(false) };
                 found.store(e.len(), call.finish, rows);
                 if call.finish {
@@ -135,6 +139,37 @@ fn tensor<'a, T: Score>(piece: Piece<'a>, buffer: &'a mut Vec<T>) -> Tensor<'a, 
     Tensor { data, origin: piece.region.origin(), steps: strides(&piece.region.shape()) }
 }
 
+/// What is added to scores.
+struct Mask<'a, T> {
+    tensor: Tensor<'a, T>,
+    /// Which of batch, heads, queries and keys it has all of; of the others it has one for all.
+    axes: [bool; 4],
+}
+
+impl<T> Mask<'_, T> {
+    /// What is added to the score of a batch, head, query and key, and to those of the queries and keys after them.
+    fn of(&self, index: [usize; 4]) -> Matrix<'_, T> {
+        let step = |n: usize| if self.axes[n] { self.tensor.steps[n] as i64 } else { 0 };
+        let at = self.tensor.at([0, 1, 2, 3].map(|n| if self.axes[n] { index[n] } else { 0 }));
+        Matrix { data: self.tensor.data, at, row: step(2), column: step(3) }
+    }
+}
+
+/// The mask of a block's batch, heads, queries and keys, if there is one.
+fn mask<'a, T: Score>(
+    a: &Attention,
+    call: &Call<'a>,
+    block: [Interval; 4],
+    buffer: &'a mut Vec<T>,
+) -> Result<Option<Mask<'a, T>>, Cause> {
+    let Some(shape) = &a.mask else { return Ok(None) };
+    let full = [a.batch, a.heads, a.queries, a.keys];
+    let axes = [0, 1, 2, 3].map(|n| shape[n] == full[n]);
+    let needs = [0, 1, 2, 3].map(|n| if axes[n] { block[n] } else { Interval::new(0, 1) });
+    let tensor = tensor(call.operand(3, &Region(needs.to_vec()))?, buffer);
+    Ok(Some(Mask { tensor, axes }))
+}
+
 /// Some rows of the result that read the same keys and lie at one stride: queries of a head, or a query of
 /// heads that share their keys.
 #[derive(Clone, Copy)]
@@ -182,15 +217,7 @@ fn run<T: Score>(
         let q = tensor(call.operand(0, &Region(vec![b, h, s, d]))?, q_buffer);
         let k = tensor(call.operand(1, &Region(vec![b, kv, keys, d]))?, k_buffer);
         let v = tensor(call.operand(2, &Region(vec![b, kv, keys, e]))?, v_buffer);
-        let mask = match &a.mask {
-            None => None,
-            Some(shape) => {
-                let full = [a.batch, a.heads, a.queries, a.keys];
-                let pick = |n: usize, i: Interval| if shape[n] == full[n] { i } else { Interval::new(0, 1) };
-                let needs = Region(vec![pick(0, b), pick(1, h), pick(2, s), pick(3, keys)]);
-                Some((tensor(call.operand(3, &needs)?, m_buffer), [0, 1, 2, 3].map(|n| shape[n] == full[n])))
-            }
-        };
+        let mask = mask(a, call, [b, h, s, keys], m_buffer)?;
         // Of a cut t, the block of the first key reads the queries' own keys.
         if a.own && t.lo == 0 {
             let at = a.own_operand();
@@ -225,7 +252,7 @@ fn run<T: Score>(
             let mut lo = seen.lo;
             while lo < seen.hi {
                 let part = Interval::new(lo, seen.hi.min(lo + KEYS));
-                let mask = mask.as_ref().map(|(mask, axes)| (mask, *axes));
+                let mask = mask.as_ref();
                 let limits = Limits { band: a.band(), offsets: offsets.as_deref() };
                 step(a, &group, part, (q, k, v, mask), &limits, [d, e], score, &mut tops, &mut sums, acc);
                 lo = part.hi;
@@ -303,8 +330,7 @@ fn groups(a: &Attention, [b, h, s]: [Interval; 3]) -> Vec<Group> {
     groups
 }
 
-type Operands<'a, T> =
-    (&'a Tensor<'a, T>, &'a Tensor<'a, T>, &'a Tensor<'a, T>, Option<(&'a Tensor<'a, T>, [bool; 4])>);
+type Operands<'a, T> = (&'a Tensor<'a, T>, &'a Tensor<'a, T>, &'a Tensor<'a, T>, Option<&'a Mask<'a, T>>);
 
 /// Adds some keys to a group's running (max, sum, acc).
 fn step<T: Score>(
@@ -357,13 +383,13 @@ fn step<T: Score>(
                 *x = T::from_f64(cap * (Into::<f64>::into(*x) / cap).tanh());
             }
         }
-        if let Some((mask, axes)) = mask {
-            let index = [group.batch, head, query, seen.lo];
-            let at = mask.at([0, 1, 2, 3].map(|n| if axes[n] { index[n] } else { 0 })) as usize;
-            if axes[3] {
-                added[..own.len()].copy_from_slice(&mask.data[at..at + own.len()]);
+        if let Some(mask) = mask {
+            let from = mask.of([group.batch, head, query, seen.lo]);
+            let at = from.at as usize;
+            if from.column == 1 {
+                added[..own.len()].copy_from_slice(&from.data[at..at + own.len()]);
             } else {
-                added[..own.len()].fill(mask.data[at]);
+                added[..own.len()].fill(from.data[at]);
             }
             T::add_all(own, &added);
             hidden |= own.contains(&lowest);

@@ -103,12 +103,13 @@ impl Flash {
         finite
     }
 
-    /// Attention of some queries, at most as many as [`together`] says, over the head's keys, which are `t`; `None` where
-    /// the queries' magnitudes do not fit the keys' in tiles.
+    /// Attention of some queries, at most as many as [`together`] says, over the head's keys, which are `t`, with what is
+    /// added to their scores, if anything is; `None` where the queries' magnitudes do not fit the keys' in tiles, or what
+    /// is added leaves no largest score.
     pub(super) fn block(
         &mut self,
         q: Matrix<'_, f32>,
-        queries: Interval,
+        (queries, mask): (Interval, Option<Matrix<'_, f32>>),
         t: Interval,
         [d, e]: [usize; 2],
         scale: f32,
@@ -169,24 +170,25 @@ impl Flash {
                 let to = (first + step).min(hi).next_multiple_of(group).min(first + step);
                 // In tiles there are zeros behind the last key.
                 let to = if unit.is_some() { to } else { to.min(t.len()) };
-                if from < to {
-                    self.step(unit.as_ref(), panel, from..to, [d, deep], seen, t.lo);
+                let mask = mask.map(|mask| Matrix { at: mask.at + (panel * wide) as i64 * mask.row, ..mask });
+                if from < to && !self.step(unit.as_ref(), panel, from..to, [d, deep], (seen, mask), t.lo) {
+                    return None;
                 }
             }
         }
         Some(Rows { tops: &self.tops[..count], sums: &self.sums[..count], acc: &self.acc, deep })
     }
 
-    /// Some keys, whole groups of them, for one panel of queries.
+    /// Some keys, whole groups of them, for one panel of queries; `false` where some query has no largest score.
     fn step(
         &mut self,
         unit: Option<&Unit>,
         panel: usize,
         keys: Range<usize>,
         [d, e]: [usize; 2],
-        seen: &[Interval],
+        (seen, mask): (&[Interval], Option<Matrix<'_, f32>>),
         first: usize,
-    ) {
+    ) -> bool {
         let (wide, parts) = (width(), &mut self.parts);
         let scores = &mut self.scores[..keys.len() * wide];
         if let Some(unit) = unit {
@@ -197,6 +199,12 @@ impl Flash {
             }
         } else {
             self.keys.multiply(keys.clone(), 0..d, &self.queries[panel * d * wide..][..d * wide], scores, false);
+        }
+        if let Some(mask) = mask {
+            let from = Matrix { at: mask.at + keys.start as i64 * mask.column, ..mask };
+            // There may be zeros behind the last key that anybody sees.
+            let last = seen.iter().map(|s| s.hi - first).max().unwrap_or_default();
+            add(scores, from, [seen.len(), keys.end.min(last).saturating_sub(keys.start)]);
         }
         for (n, seen) in seen.iter().enumerate() {
             let (lo, hi) = (seen.lo - first, seen.hi - first);
@@ -211,9 +219,15 @@ impl Flash {
         } else {
             weigh(scores, tops, sums, &mut self.weights);
         }
+        if mask.is_some() && tops.iter().any(|top| top.is_nan() || *top == f32::INFINITY) {
+            return false;
+        }
         let acc = &mut self.acc[panel * e * wide..][..e * wide];
         scaled(acc, &self.weights);
-        let Some(unit) = unit else { return self.values.multiply(0..e, keys, scores, acc, true) };
+        let Some(unit) = unit else {
+            self.values.multiply(0..e, keys, scores, acc, true);
+            return true;
+        };
         let count = tiles(keys.len());
         parts.weights.resize(parts.weights.len().max(count), Tile::ZERO);
         let weights = &mut parts.weights[..count];
@@ -223,6 +237,7 @@ impl Flash {
         for (acc, values) in acc.chunks_exact_mut(RESULT * wide).zip(parts.values.chunks_exact(all)) {
             unit.thirds(&values[keys.start / STEP * THIRDS..][..count], weights, acc, wide, true, &[]);
         }
+        true
     }
 }
 
@@ -256,6 +271,42 @@ impl Rows<'_> {
                         row.iter_mut().zip(line).for_each(|(o, &x)| *o = if finish { attended(x, sum) } else { x });
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Adds to the scores of so many keys, a row for each, what there is for so many queries: rows of queries.
+fn add(scores: &mut [f32], mask: Matrix<'_, f32>, [queries, keys]: [usize; 2]) {
+    let wide = width();
+    if mask.row == 0 {
+        wide!({
+            for (scores, key) in scores.chunks_exact_mut(wide).zip(0..keys as i64) {
+                let added = mask.data[(mask.at + key * mask.column) as usize];
+                for x in scores.iter_mut() {
+                    *x += added;
+                }
+            }
+        });
+        return;
+    }
+    let mut turned = [[0.0; SIDE]; SIDE];
+    for query in (0..queries).step_by(SIDE) {
+        for key in (0..keys).step_by(SIDE) {
+            let (here, deep) = (SIDE.min(queries - query), SIDE.min(keys - key));
+            let at = mask.at + query as i64 * mask.row + key as i64 * mask.column;
+            if mask.column == 1 && here == SIDE && deep == SIDE {
+                transpose(&mask.data[at as usize..], mask.row as usize, &mut turned);
+            } else {
+                for (n, line) in turned.iter_mut().enumerate().take(deep) {
+                    let at = at + n as i64 * mask.column;
+                    let values = line.iter_mut().take(here).zip(0..);
+                    values.for_each(|(to, query)| *to = mask.data[(at + query * mask.row) as usize]);
+                }
+            }
+            for (n, line) in turned.iter().enumerate().take(deep) {
+                let scores = &mut scores[(key + n) * wide + query..][..here];
+                scores.iter_mut().zip(line).for_each(|(x, added)| *x += added);
             }
         }
     }

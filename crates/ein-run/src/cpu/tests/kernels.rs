@@ -87,14 +87,22 @@ fn attention_is_the_reference() {
 #[test]
 fn attention_with_and_without_tiles_is_the_reference() {
     let mut rng = Rng::new(15);
-    for (queries, keys, dim, value_dim, causal) in
-        [(8, 31, 64, 64, false), (33, 300, 33, 40, true), (70, 70, 1, 65, true), (300, 270, 64, 32, false)]
-    {
-        let all = attention(queries, keys, causal, None, DType::F32);
+    for (queries, keys, dim, value_dim, causal, mask) in [
+        (8, 31, 64, 64, false, None),
+        (33, 300, 33, 40, true, None),
+        (70, 70, 1, 65, true, None),
+        (300, 270, 64, 32, false, None),
+        (52, 52, 32, 32, false, Some(vec![1, 1, 1, 52])),
+        (300, 270, 64, 32, false, Some(vec![1, 2, 300, 270])),
+        (33, 70, 16, 16, true, Some(vec![1, 1, 33, 70])),
+        (65, 33, 16, 16, false, Some(vec![1, 2, 65, 1])),
+        (9, 1, 16, 16, false, Some(vec![1, 1, 1, 1])),
+    ] {
+        let all = attention(queries, keys, causal, mask, DType::F32);
         let a = Attention { batch: 1, heads: 2, kv_heads: 1, dim, value_dim, ..all };
         let op = Op::Kernel(Kernel::Attention(a.clone()));
         let given = operands(&mut rng, &a);
-        let space = op.spec(&[DType::F32; 3]).expect("it computes").space();
+        let space = op.spec(&[DType::F32; 4]).expect("it computes").space();
         let form = Form::finished(DType::F32, 4);
         let times = |n: usize, factor: f64| {
             let values: Vec<f64> = given[n].to_f64().iter().map(|x| x * factor).collect();
@@ -102,10 +110,36 @@ fn attention_with_and_without_tiles_is_the_reference() {
         };
         // As they are; keys too large and too small for tiles; queries too small.
         for scale in [1.0, 1e33, 1e-25, 1e25] {
-            let tensors = [times(0, 1.0 / scale), times(1, scale), given[2].clone()];
+            let mut tensors = vec![times(0, 1.0 / scale), times(1, scale), given[2].clone()];
+            tensors.extend(given.get(3).cloned());
             let what = format!("{queries} queries, {keys} keys of {dim}, times {scale}");
             check(&what, &mut rng, &op, &tensors, &space, &form, true, false);
             without(|| check(&what, &mut rng, &op, &tensors, &space, &form, true, false));
+        }
+    }
+}
+
+#[test]
+fn masks_that_are_not_finite_are_the_reference() {
+    let a =
+        Attention { batch: 1, heads: 1, kv_heads: 1, ..attention(40, 70, false, Some(vec![1, 1, 40, 70]), DType::F32) };
+    let op = Op::Kernel(Kernel::Attention(a.clone()));
+    let mut rng = Rng::new(16);
+    let given = operands(&mut rng, &a);
+    let space = op.spec(&[DType::F32; 4]).expect("it computes").space();
+    let form = Form::finished(DType::F32, 4);
+    // Query 3 alone, its first key, its last, all of its keys.
+    for x in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, f32::MAX] {
+        for keys in [0..1, 69..70, 0..70] {
+            let mut values = given[3].to_f64();
+            keys.for_each(|key| values[3 * 70 + key] = x.into());
+            let tensors = [
+                given[0].clone(),
+                given[1].clone(),
+                given[2].clone(),
+                Dense::from_f64(DType::F32, [1, 1, 40, 70], &values),
+            ];
+            check(&format!("mask {x}"), &mut rng, &op, &tensors, &space, &form, true, false);
         }
     }
 }
