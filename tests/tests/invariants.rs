@@ -49,13 +49,14 @@ fn crates() -> Vec<String> {
 }
 
 /// Files that may hold `unsafe`, or folders of them: those of a device or a transport that needs it.
-const UNSAFE: [&str; 9] = [
+const UNSAFE: [&str; 10] = [
     "crates/ein-cuda/src/compile/nvrtc.rs",
     "crates/ein-cuda/src/driver.rs",
     "crates/ein-cuda/src/driver/",
     "crates/ein-run/src/cpu/gemm.rs",
     "crates/ein-run/src/cpu/tiles.rs",
     "crates/ein-run/src/lent.rs",
+    "crates/ein-run/src/pages.rs",
     "crates/ein-run/src/pool.rs",
     "crates/ein-run/src/team.rs",
     "crates/ein-run/src/virtual_devices.rs",

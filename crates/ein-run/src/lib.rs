@@ -18,6 +18,7 @@ mod lent;
 pub mod load;
 pub mod measure;
 mod messages;
+mod pages;
 mod pool;
 pub mod rendezvous;
 mod replicas;

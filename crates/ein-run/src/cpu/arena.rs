@@ -1,6 +1,7 @@
 //! A device's memory: one allocation, in which every value has its slot.
 
 use crate::error::Cause;
+use crate::pages::large;
 use ein_task::task::Slot;
 use std::ops::Range;
 
@@ -24,7 +25,8 @@ impl Arena {
         let bytes = usize::try_from(bytes).map_err(|_| reason())?;
         let count = bytes.div_ceil(8).checked_add(ALIGNMENT / 8).ok_or_else(reason)?;
         // The system gives pages when they are written first.
-        let words: Vec<u64> = bytemuck::allocation::try_zeroed_vec(count).map_err(|()| reason())?;
+        let mut words: Vec<u64> = bytemuck::allocation::try_zeroed_vec(count).map_err(|()| reason())?;
+        large(&mut words);
         let skip = words.as_ptr().align_offset(ALIGNMENT);
         let mut arena = Self { words, skip, bytes };
         let mut from = 0;

@@ -13,6 +13,7 @@ use super::rows::cast;
 use super::state::{State, store};
 use super::strided::{Odometer, Strided};
 use crate::error::Cause;
+use bytemuck::cast_slice_mut;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Binary, Expr, Row};
@@ -21,7 +22,7 @@ use ein_ir::region::Region;
 
 /// A last axis of this many points is walked in blocks that end where it ends, so that operands and the result are
 /// read and written where they are.
-const LONG: usize = 64;
+const LONG: usize = 256;
 
 /// Evaluates a block of an einsum into `result`, whose region is the block's, or for what folds nothing may hold it.
 /// `constants` are those of the einsum, if any were made.
@@ -182,6 +183,7 @@ impl<'a> Job<'a> {
         let mut lanes = self.lanes(free);
         let mut value = Lane::new(self.target);
         let same = self.same();
+        let out = result.bytes(0);
         let mut left = lanes.volume();
         while left > 0 {
             let n = BLOCK.min(if long { lanes.left() } else { left });
@@ -190,14 +192,14 @@ impl<'a> Job<'a> {
             let at = into + lanes.offset(self.pieces.len());
             if same && step == 1 && lanes.is_line() {
                 let range = at as usize..at as usize + n;
-                let out = match (self.target, dtype) {
-                    (DType::F32, DType::F32) => Some(ValuesMut::F32(&mut result.slice(0)[range])),
-                    (DType::F64, DType::F64) => Some(ValuesMut::F64(&mut result.slice(0)[range])),
-                    (DType::I64, DType::I64) => Some(ValuesMut::Int(&mut result.slice(0)[range])),
+                let place = match (self.target, dtype) {
+                    (DType::F32, DType::F32) => Some(ValuesMut::F32(&mut cast_slice_mut(out)[range])),
+                    (DType::F64, DType::F64) => Some(ValuesMut::F64(&mut cast_slice_mut(out)[range])),
+                    (DType::I64, DType::I64) => Some(ValuesMut::Int(&mut cast_slice_mut(out)[range])),
                     _ => None,
                 };
-                if let Some(out) = out {
-                    lanes.evaluate_into(&self.base, &self.indices, out);
+                if let Some(place) = place {
+                    lanes.evaluate_into(&self.base, &self.indices, place);
                     continue;
                 }
             }
@@ -208,7 +210,7 @@ impl<'a> Job<'a> {
             }
             for (at, from) in lanes.places(self.pieces.len()) {
                 let values = if same { lanes.value(&self.base) } else { value.values(n) };
-                store_steps(values, from, dtype, result.bytes(0), into + at, step);
+                store_steps(values, from, dtype, out, into + at, step);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::convert::to_f32;
 use super::piece::Elements;
 use super::rows::{binary, cast, select, unary};
-use super::strided::{Odometer, dot};
+use super::strided::dot;
 use ein_ir::dtype::DType;
 use ein_ir::expr::{Expr, Literal, Row};
 use ein_ir::scalar;
@@ -114,7 +114,9 @@ pub(crate) struct Lanes<'a> {
     values: Vec<Lane>,
     operands: &'a [Elements<'a>],
     axes: Vec<Axis>,
-    odometer: Odometer,
+    /// Where the next block begins: index of every axis, and element of every operand relative to the block's base.
+    at: Vec<usize>,
+    next: Vec<i64>,
     segments: Vec<Segment>,
     used: usize,
     points: usize,
@@ -133,9 +135,8 @@ impl<'a> Lanes<'a> {
             axes.push(Axis { extent: 1, steps: vec![0; operands.len() + 1], label: None });
         }
         let (places, values) = placed(&rows);
-        // The last axis is walked in runs, the others by the odometer.
-        let odometer = Odometer::new(axes.iter().map(|a| a.extent).collect());
-        Self { rows, places, values, operands, axes, odometer, segments: Vec::new(), used: 0, points: 0 }
+        let (at, next) = (vec![0; axes.len()], vec![0; axes[0].steps.len()]);
+        Self { rows, places, values, operands, axes, at, next, segments: Vec::new(), used: 0, points: 0 }
     }
 
     /// Number of points of all axes.
@@ -152,20 +153,35 @@ impl<'a> Lanes<'a> {
             if self.used == self.segments.len() {
                 self.segments.push(Segment { len: 0, offsets: Vec::new(), at: Vec::new() });
             }
+            let here = self.left().min(left);
             let segment = &mut self.segments[self.used];
-            let at = self.odometer.at();
-            segment.at.clear();
-            segment.at.extend_from_slice(at);
-            segment.offsets.clear();
-            segment.offsets.resize(self.axes[0].steps.len(), 0);
-            for (axis, &n) in self.axes.iter().zip(at) {
-                for (offset, &step) in segment.offsets.iter_mut().zip(&axis.steps) {
-                    *offset += step * n as i64;
-                }
-            }
-            segment.len = self.odometer.run(left);
-            left -= segment.len;
+            segment.at.clone_from(&self.at);
+            segment.offsets.clone_from(&self.next);
+            segment.len = here;
+            self.walk(here);
+            left -= here;
             self.used += 1;
+        }
+    }
+
+    /// Walks on along the last axis, by no more points than are left of it.
+    fn walk(&mut self, points: usize) {
+        let (mut axis, mut by) = (self.axes.len() - 1, points);
+        loop {
+            let Axis { extent, steps, .. } = &self.axes[axis];
+            self.at[axis] += by;
+            let over = self.at[axis] == *extent;
+            // Where it ends it begins anew, and the axis around it goes on.
+            let by_steps = if over { by as i64 - *extent as i64 } else { by as i64 };
+            self.next.iter_mut().zip(steps).for_each(|(at, step)| *at += by_steps * step);
+            if !over {
+                return;
+            }
+            self.at[axis] = 0;
+            if axis == 0 {
+                return;
+            }
+            (axis, by) = (axis - 1, 1);
         }
     }
 
@@ -173,7 +189,7 @@ impl<'a> Lanes<'a> {
     pub(crate) fn evaluate(&mut self, base: &[i64], outer: &[i64]) -> Values<'_> {
         let last = self.rows.len() - 1;
         for row in 0..=last {
-            if matches!(self.rows[row].0, Row::Const(_)) || self.direct(row, base).is_some() {
+            if self.is_there(row, base) {
                 continue;
             }
             let place = self.places[row];
@@ -188,7 +204,7 @@ impl<'a> Lanes<'a> {
     pub(crate) fn evaluate_into(&mut self, base: &[i64], outer: &[i64], out: ValuesMut<'_>) {
         let last = self.rows.len() - 1;
         for row in 0..last {
-            if matches!(self.rows[row].0, Row::Const(_)) || self.direct(row, base).is_some() {
+            if self.is_there(row, base) {
                 continue;
             }
             let place = self.places[row];
@@ -196,11 +212,16 @@ impl<'a> Lanes<'a> {
             self.row(row, base, outer, lane.values_mut(self.points));
             self.values[place] = lane;
         }
-        if let Row::Const(_) = self.rows[last].0 {
+        if matches!(self.rows[last].0, Row::Const(_)) || same(&self.rows, last).is_some() {
             cast(self.done(last, base), out, self.rows[last].1);
         } else {
             self.row(last, base, outer, out);
         }
+    }
+
+    /// Whether a row's values are there before it is evaluated.
+    fn is_there(&self, row: usize, base: &[i64]) -> bool {
+        matches!(self.rows[row].0, Row::Const(_)) || same(&self.rows, row).is_some() || self.direct(row, base).is_some()
     }
 
     /// An operand's values where they lie side by side in memory, in the type that they are computed in.
@@ -220,6 +241,9 @@ impl<'a> Lanes<'a> {
 
     /// The values of a row that is done.
     fn done(&self, row: usize, base: &[i64]) -> Values<'_> {
+        if let Some(other) = same(&self.rows, row) {
+            return self.done(other, base);
+        }
         self.direct(row, base).unwrap_or_else(|| self.values[self.places[row]].values(self.points))
     }
 
@@ -257,7 +281,8 @@ impl<'a> Lanes<'a> {
 
     /// Points left before the last axis begins anew.
     pub(crate) fn left(&self) -> usize {
-        self.odometer.left()
+        let last = self.axes.len() - 1;
+        self.axes[last].extent - self.at[last]
     }
 
     /// Whether the block lies along the last axis.
@@ -285,26 +310,30 @@ impl<'a> Lanes<'a> {
     }
 }
 
-impl Odometer {
-    /// Walks on by up to `most` points without leaving the last loop; how many they were.
-    fn run(&mut self, most: usize) -> usize {
-        let here = self.left().min(most);
-        self.skip(here);
-        here
-    }
+/// The row whose values a row's are: a cast to a type that holds them in the same lane.
+fn same(rows: &[(Row, DType)], row: usize) -> Option<usize> {
+    let (Row::Cast(from), to) = rows[row] else { return None };
+    let dtype = rows[from].1;
+    let widened = to == DType::F32 && matches!(dtype, DType::BF16 | DType::F16);
+    (widened || to == dtype).then_some(from)
 }
 
 /// A lane for every row, constants filled in: equal ones share a lane, and others that are not needed at one time.
 fn placed(rows: &[(Row, DType)]) -> (Vec<usize>, Vec<Lane>) {
-    let mut last_reader: Vec<usize> = (0..rows.len()).collect();
+    let mut source: Vec<usize> = (0..rows.len()).collect();
+    let mut last_reader = source.clone();
     for (n, (row, _)) in rows.iter().enumerate() {
-        row.arguments().into_iter().for_each(|a| last_reader[a] = n);
+        if let Some(other) = same(rows, n) {
+            source[n] = source[other];
+        }
+        row.arguments().into_iter().for_each(|a| last_reader[source[a]] = n);
     }
     let (mut places, mut lanes): (Vec<usize>, Vec<Lane>) = (Vec::new(), Vec::new());
     let mut free: Vec<usize> = Vec::new();
     for (n, &(row, dtype)) in rows.iter().enumerate() {
         let known = match row {
             Row::Const(_) => (0..n).find(|&m| rows[m] == (row, dtype)).map(|m| places[m]),
+            _ if source[n] < n => Some(places[source[n]]),
             _ => free.iter().position(|&l| lanes[l].holds(dtype)).map(|at| free.swap_remove(at)),
         };
         places.push(known.unwrap_or_else(|| {
@@ -314,10 +343,12 @@ fn placed(rows: &[(Row, DType)]) -> (Vec<usize>, Vec<Lane>) {
         if let Row::Const(value) = row {
             constant(value, dtype, &mut lanes[places[n]]);
         }
-        let mut read = row.arguments();
+        let mut read: Vec<usize> = row.arguments().into_iter().map(|a| source[a]).collect();
         read.sort_unstable();
         read.dedup();
-        let over = |&a: &usize| last_reader[a] == n && !matches!(rows[a].0, Row::Const(_));
+        // The last row's values are read when all rows are done.
+        let over =
+            |&a: &usize| last_reader[a] == n && a != source[rows.len() - 1] && !matches!(rows[a].0, Row::Const(_));
         free.extend(read.into_iter().filter(over).map(|a| places[a]));
     }
     (places, lanes)

@@ -21,6 +21,9 @@ use std::sync::{Mutex, PoisonError};
 /// Seconds that a part is worth at least, by the price list: handing it out takes some microseconds.
 const WORTH: f64 = 40e-6;
 
+/// Parts that each processor gets where parts read nothing twice: whoever is slower does fewer of them.
+const FINE: usize = 4;
+
 /// How many times the result's bytes another cut has to spare, for the parts to be made apart.
 const SPARED: f64 = 16.0;
 
@@ -58,21 +61,31 @@ impl Parts {
     ) -> Option<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let seconds = fused_seconds(&Machine::by_name("1xcpu").ok()?.devices[0], stages).0;
-        Self::cut(stages, form, processors.div_ceil(devices).min((seconds / WORTH) as usize), together)
+        let most = (seconds / WORTH) as usize;
+        Self::cut(stages, form, processors.div_ceil(devices).min(most), most, together)
     }
 
-    fn cut(stages: &[(&Spec, &Region)], form: &Form, count: usize, together: &dyn Fn(usize) -> usize) -> Option<Self> {
+    /// In `count` parts, or where these read nothing twice in more, at most in `most`.
+    fn cut(
+        stages: &[(&Spec, &Region)],
+        form: &Form,
+        count: usize,
+        most: usize,
+        together: &dyn Fn(usize) -> usize,
+    ) -> Option<Self> {
         let &(spec, labels) = stages.last()?;
         let [field] = form.fields.as_slice() else { return None };
         if count < 2 || labels.is_empty() || field.axes.first() != Some(&0) {
             return None;
         }
         let first = (0..spec.rank).find(|&n| labels.0[n].len() != 1)?;
-        let one = |axis: usize| Some((axis, step(stages, axis, count, together)?));
         // What is read once more with every part.
         let again = |axis: usize| stages.iter().map(|(spec, labels)| unmoved(spec, labels, axis)).sum::<f64>();
         let result = spec.result_region(labels);
-        let spares = SPARED * (result.volume() * field.dtype.bytes()) as f64;
+        let size = (result.volume() * field.dtype.bytes()) as f64;
+        let spares = SPARED * size;
+        let fine = |axis: usize| if SPARED * again(axis) <= size { (FINE * count).min(most).max(count) } else { count };
+        let one = |axis: usize| Some((axis, step(stages, axis, fine(axis), together)?));
         let others = if field.axes.len() == spec.rank { first + 1..spec.rank } else { 0..0 };
         let others = others.filter(|&axis| again(axis) + spares < again(first)).filter_map(one);
         let (axis, step) = others.min_by(|a, b| again(a.0).total_cmp(&again(b.0))).or_else(|| one(first))?;
@@ -184,7 +197,7 @@ mod tests {
     fn parts_lie_one_after_the_other() {
         let check = |spec: &Spec, labels: Region, count: usize, expected: &[(usize, usize)], axis: usize| {
             let form = Form::finished(DType::F32, spec.rank);
-            let parts = Parts::cut(&[(spec, &labels)], &form, count, &|_| 1);
+            let parts = Parts::cut(&[(spec, &labels)], &form, count, count, &|_| 1);
             let cuts: Vec<(usize, usize)> =
                 parts.iter().flat_map(|p| &p.all).map(|(l, _)| (l[0].0[axis].lo, l[0].0[axis].hi)).collect();
             assert_eq!(cuts, expected, "{labels} in {count}");
@@ -211,7 +224,7 @@ mod tests {
         check(&thin, thin.space(), 2, &[(0, 2), (2, 3)], 0);
         let thin = spec("sk,kn->sn", &[&[3, 400], &[400, 90]]);
         let form = Form::finished(DType::F32, 2);
-        let apart = Parts::cut(&[(&thin, &thin.space())], &form, 2, &|_| 32).expect("ninety columns");
+        let apart = Parts::cut(&[(&thin, &thin.space())], &form, 2, 8, &|_| 32).expect("ninety columns");
         assert_eq!(apart.apart, Some(Region::whole(&[3, 90])));
         let columns: Vec<Interval> = apart.all.iter().map(|(labels, _)| labels[0].0[1]).collect();
         assert_eq!(columns, [Interval::new(0, 64), Interval::new(64, 90)]);
@@ -223,13 +236,26 @@ mod tests {
     }
 
     #[test]
+    fn parts_that_read_nothing_twice_are_more() {
+        let cut = |spec: &Spec, most: usize| {
+            let form = Form::finished(DType::F32, spec.rank);
+            Parts::cut(&[(spec, &spec.space())], &form, 2, most, &|_| 1).map(|parts| parts.all.len())
+        };
+        // Batches of products, each with factors of its own.
+        let batched = spec("bsk,bkn->bsn", &[&[16, 7, 5], &[16, 5, 9]]);
+        assert_eq!([2, 3, 7, 100].map(|most| cut(&batched, most)), [Some(2), Some(3), Some(6), Some(8)]);
+        // Rows that all read one weight.
+        assert_eq!(cut(&spec("sk,kn->sn", &[&[64, 30], &[30, 9]]), 100), Some(2));
+    }
+
+    #[test]
     fn several_fields_and_whole_labels_are_not_cut() {
         let product = spec("ik,kn->in", &[&[8, 5], &[5, 9]]);
         let pending = Monoid::Moments.pending(DType::F32, 2, false);
-        assert_eq!(Parts::cut(&[(&product, &product.space())], &pending, 2, &|_| 1), None);
+        assert_eq!(Parts::cut(&[(&product, &product.space())], &pending, 2, 8, &|_| 1), None);
         let mut whole = product.clone();
         whole.labels[0].role = Role::Whole;
-        assert_eq!(Parts::cut(&[(&whole, &whole.space())], &Form::finished(DType::F32, 2), 2, &|_| 1), None);
+        assert_eq!(Parts::cut(&[(&whole, &whole.space())], &Form::finished(DType::F32, 2), 2, 8, &|_| 1), None);
         // Nothing worth a part is cut, whatever the host.
         assert_eq!(Parts::of(&[(&product, &product.space())], &Form::finished(DType::F32, 2), 1, &|_| 1), None);
     }
@@ -238,7 +264,7 @@ mod tests {
     fn parts_that_are_made_apart_are_put_in_their_places() {
         let thin = spec("sk,kn->sn", &[&[3, 400], &[400, 90]]);
         let form = Form::finished(DType::F32, 2);
-        let parts = Parts::cut(&[(&thin, &thin.space())], &form, 4, &|_| 1).expect("ninety columns");
+        let parts = Parts::cut(&[(&thin, &thin.space())], &form, 4, 4, &|_| 1).expect("ninety columns");
         let mut result = vec![0; form.layout(&Region::whole(&[3, 90])).1];
         let told = parts.run(&mut result, &form, Team::alone(), &|labels, piece, _| {
             let (rows, columns) = (labels[0].0[0], labels[0].0[1]);
@@ -256,7 +282,7 @@ mod tests {
     fn the_first_error_by_place_is_told() {
         let product = spec("ik,kn->in", &[&[8, 5], &[5, 9]]);
         let form = Form::finished(DType::F32, 2);
-        let parts = Parts::cut(&[(&product, &product.space())], &form, 4, &|_| 1).expect("eight rows");
+        let parts = Parts::cut(&[(&product, &product.space())], &form, 4, 4, &|_| 1).expect("eight rows");
         let mut result = vec![0; form.layout(&Region::whole(&[8, 9])).1];
         let fault = |row: usize| Cause::malformed(format!("row {row}"));
         let told = parts.run(&mut result, &form, Team::alone(), &|labels, piece, _| {

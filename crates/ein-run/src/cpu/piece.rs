@@ -3,9 +3,10 @@
 use crate::error::Cause;
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
-use ein_ir::monoid::Form;
+use ein_ir::monoid::{Field, Form};
 use ein_ir::region::Region;
 use half::{bf16, f16};
+use std::ops::Range;
 
 /// A value to read.
 #[derive(Clone, Copy)]
@@ -37,9 +38,11 @@ pub(crate) enum Elements<'a> {
     U8(&'a [u8]),
 }
 
-fn span(form: &Form, region: &Region, field: usize) -> std::ops::Range<usize> {
-    let (offsets, _) = form.layout(region);
-    offsets[field]..offsets[field] + form.field_bytes(region)[field]
+/// Where a field lies in a value, as [`Form::layout`] has it.
+fn span(form: &Form, region: &Region, field: usize) -> Range<usize> {
+    let bytes = |f: &Field| f.axes.iter().map(|&a| region.0[a].len()).product::<usize>() * f.dtype.bytes();
+    let start = form.fields[..field].iter().map(|f| bytes(f).next_multiple_of(8)).sum();
+    start..start + bytes(&form.fields[field])
 }
 
 impl<'a> Piece<'a> {

@@ -9,7 +9,7 @@
 use super::convert::wide;
 use super::gemm::Matrix;
 use super::packed::Sink;
-use super::split::{STEP, Side, steps};
+use super::split::{STEP, Side, steps, take};
 use super::tiles::{RESULT, SIDE, Tile, Unit, in_room, transpose};
 use bytemuck::{cast_mut, cast_ref, cast_slice};
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ const COLUMNS: usize = 256;
 const LEFT: usize = 1 << 21;
 
 /// Tiles of 32 rows or columns and one step.
-const PAIR: usize = 2;
+pub(crate) const PAIR: usize = 2;
 
 /// Multiplications, rows or columns, and inner indices from which on tiles gain more than packing both factors takes.
 const SMALL: usize = 1 << 16;
@@ -141,6 +141,44 @@ fn copy(from: Matrix<'_, u16>, [rows, depth]: [usize; 2], out: &mut Tile) {
 fn turn(from: &Tile, to: &mut Tile) {
     let from: &[[f32; SIDE]; SIDE] = cast_ref(&from.0);
     transpose(from.as_flattened(), SIDE, cast_mut(&mut to.0));
+}
+
+/// Rows of 32 `f32`, whole steps of them, as a right factor of 32 columns: the nearest `bf16`, and the one nearest to what
+/// is left then.
+pub(crate) fn halves(rows: &[f32], high: &mut [Tile], low: &mut [Tile]) {
+    let (steps, _) = rows.as_chunks::<{ RESULT * STEP }>();
+    wide!({
+        for ((rows, high), low) in steps.iter().zip(high.chunks_exact_mut(PAIR)).zip(low.chunks_exact_mut(PAIR)) {
+            for (pair, rows) in rows.chunks_exact(2 * RESULT).enumerate() {
+                let (first, second) = rows.split_at(RESULT);
+                for half in 0..PAIR {
+                    let (high, low) = (&mut high[half].0[pair], &mut low[half].0[pair]);
+                    for n in 0..SIDE {
+                        let ((x, x_left), (y, y_left)) = (take(first[half * SIDE + n]), take(second[half * SIDE + n]));
+                        high[n] = x >> 16 | y;
+                        low[n] = take(x_left).0 >> 16 | take(y_left).0;
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Whether no element of some tiles is infinite or NaN.
+pub(crate) fn are_finite(tiles: &[Tile]) -> bool {
+    let mut found = false;
+    wide!({
+        for tile in tiles {
+            let mut any = [false; SIDE];
+            for row in &tile.0 {
+                for n in 0..SIDE {
+                    any[n] |= row[n] & 0x7f80 == 0x7f80 || row[n] & 0x7f80_0000 == 0x7f80_0000;
+                }
+            }
+            found |= any.contains(&true);
+        }
+    });
+    !found
 }
 
 /// `m` rows of a product, tile by tile in `f32`; `false` where there are no tile registers. Panics where a matrix leaves
@@ -266,6 +304,25 @@ mod tests {
                 20 => x.is_nan(),
                 _ => x.is_finite(),
             }));
+        }
+    }
+
+    #[test]
+    fn two_parts_are_sixteen_digits() {
+        let rows: Vec<f32> = (0..2 * STEP * RESULT).map(|n| (n as f32 * 0.37).sin() / (n % 91 + 1) as f32).collect();
+        let (mut high, mut low) = (vec![Tile::ZERO; 2 * PAIR], vec![Tile([[7; SIDE]; SIDE]); 2 * PAIR]);
+        halves(&rows, &mut high, &mut low);
+        for (n, &x) in rows.iter().enumerate() {
+            let (row, column) = (n / RESULT, n % RESULT);
+            let (tile, pair) = (row / STEP * PAIR + column / SIDE, row % STEP / 2);
+            let part = |tiles: &[Tile]| wide((tiles[tile].0[pair][column % SIDE] >> (16 * (row % 2))) as u16);
+            assert_eq!(part(&high), bf16::from_f32(x).to_f32(), "element {n}");
+            assert!((part(&high) + part(&low) - x).abs() <= x.abs() * 2f32.powi(-16), "element {n}");
+        }
+        assert!(are_finite(&high) && are_finite(&[]));
+        for bad in [0x7f80, 0xff80_0000, 0x7fc1_0000, 0xff81] {
+            high[2].0[15][15] = bad;
+            assert!(!are_finite(&high));
         }
     }
 

@@ -70,7 +70,7 @@ struct Tops([u32; SIDE]);
 
 /// A number and the nearest `bf16` taken from it: its bits, and the rest, which is exact. Halves go away from 0.
 #[inline(always)]
-fn take(x: f32) -> (u32, f32) {
+pub(crate) fn take(x: f32) -> (u32, f32) {
     let bits = x.to_bits().wrapping_add(0x8000) & 0xffff_0000;
     (bits, x - f32::from_bits(bits))
 }

@@ -4,12 +4,14 @@
 
 use super::Call;
 use super::block::values;
-use super::flash;
+use super::flash::{self, Queries};
 use crate::cpu::Scratch;
 use crate::cpu::fold::{Fold, Real, WIDE, attended};
 use crate::cpu::gemm::{Factor, Matrix, MatrixMut, product};
 use crate::cpu::piece::{Elements, Piece, PieceMut};
+use crate::cpu::tiles::available;
 use crate::error::Cause;
+use bytemuck::cast_slice;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::Attention;
 use ein_ir::region::{Interval, Region, strides};
@@ -42,7 +44,7 @@ pub(crate) fn attention(
     }
 }
 
-/// Attention of many queries that see keys of a band, in `f32`; `false` where it is something else.
+/// Attention of many queries that see keys of a band, summed in `f32`; `false` where it is something else.
 fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut Scratch) -> Result<bool, Cause> {
     let [b, h, s, e, t, d] = call.labels.0[..6] else { unreachable!("six labels or seven") };
     let keys = a.band().map_or(t, |band| band.seen(s, t));
@@ -55,27 +57,33 @@ fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut
         unreachable!("five buffers")
     };
     let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
-    let q = tensor(call.operand(0, &Region(vec![b, h, s, d]))?, q_buffer);
-    let k = tensor(call.operand(1, &Region(vec![b, kv, keys, d]))?, k_buffer);
-    let v = tensor(call.operand(2, &Region(vec![b, kv, keys, e]))?, v_buffer);
+    let q = call.operand(0, &Region(vec![b, h, s, d]))?;
+    let k = call.operand(1, &Region(vec![b, kv, keys, d]))?;
+    let v = call.operand(2, &Region(vec![b, kv, keys, e]))?;
     let mask = mask(a, call, [b, h, s, keys], m_buffer)?;
+    let given = if let (Some(q), Some(k), Some(v), true) = (halves(&q), halves(&k), halves(&v), available()) {
+        Given::Half([q, k, v])
+    } else {
+        Given::Single([tensor(q, q_buffer), tensor(k, k_buffer), tensor(v, v_buffer)])
+    };
     let limits = Limits { band: a.band(), offsets: None };
     let mut at = 0;
     for batch in b.lo..b.hi {
         for head in h.lo..h.hi {
             let kv = head / a.group();
-            if (head == h.lo || head.is_multiple_of(a.group()))
-                && !scratch.flash.head((&k, &v), [batch, kv], keys, [d, e])
-            {
+            let packed = (head != h.lo && !head.is_multiple_of(a.group()))
+                || match &given {
+                    Given::Single([_, k, v]) => scratch.flash.head((k, v), [batch, kv], keys, [d, e]),
+                    Given::Half([_, k, v]) => scratch.flash.half_head((k, v), [batch, kv], keys, [d, e]),
+                };
+            if !packed {
                 return Ok(false);
             }
             for first in (s.lo..s.hi).step_by(flash::together()) {
                 let queries = Interval::new(first, s.hi.min(first + flash::together()));
-                let left = Matrix {
-                    data: q.data,
-                    at: q.at([batch, head, first, d.lo]),
-                    row: q.steps[2] as i64,
-                    column: q.steps[3] as i64,
+                let left = match &given {
+                    Given::Single([q, ..]) => Queries::Single(q.rows([batch, head, first, d.lo])),
+                    Given::Half([q, ..]) => Queries::Half(q.rows([batch, head, first, d.lo])),
                 };
                 let sizes = [d.len(), e.len()];
                 let added = mask.as_ref().map(|mask| mask.of([batch, head, first, keys.lo]));
@@ -96,6 +104,19 @@ fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut
     Ok(true)
 }
 
+/// Queries, keys and values.
+enum Given<'a> {
+    Single([Tensor<'a, f32>; 3]),
+    /// As the bits of `bf16`.
+    Half([Tensor<'a, u16>; 3]),
+}
+
+/// The bits of an operand in `bf16`.
+fn halves<'a>(piece: &Piece<'a>) -> Option<Tensor<'a, u16>> {
+    let Elements::BF16(data) = piece.elements(0) else { return None };
+    Some(Tensor { data: cast_slice(data), origin: piece.region.origin(), steps: strides(&piece.region.shape()) })
+}
+
 /// An operand of four axes in the type of the computation.
 pub(super) struct Tensor<'a, T> {
     pub(super) data: &'a [T],
@@ -106,6 +127,11 @@ pub(super) struct Tensor<'a, T> {
 impl<T> Tensor<'_, T> {
     pub(super) fn at(&self, index: [usize; 4]) -> i64 {
         (0..4).map(|n| (index[n] - self.origin[n]) * self.steps[n]).sum::<usize>() as i64
+    }
+
+    /// The rows of the last two axes from an element on.
+    fn rows(&self, from: [usize; 4]) -> Matrix<'_, T> {
+        Matrix { data: self.data, at: self.at(from), row: self.steps[2] as i64, column: self.steps[3] as i64 }
     }
 }
 

@@ -10,9 +10,11 @@ use crate::cpu::convert::wide;
 use crate::cpu::fold::attended;
 use crate::cpu::gemm::Matrix;
 use crate::cpu::packed::{Left, group, width};
+use crate::cpu::short::{self, PAIR, halves};
 use crate::cpu::split::{Class, STEP, Side, THIRDS, thirds, tiles};
 use crate::cpu::tiles::{RESULT, SIDE, Tile, Unit, available, transpose};
 use crate::cpu::{math, rows};
+use bytemuck::cast_slice;
 use ein_ir::region::Interval;
 use std::ops::Range;
 
@@ -27,8 +29,7 @@ const PANELS: usize = 8;
 pub(crate) struct Flash {
     keys: Left,
     values: Left,
-    /// In place of the two where the head is in tiles.
-    tiled: Option<Class>,
+    way: Way,
     parts: Parts,
     /// The queries of a block, features by queries, in panels.
     queries: Vec<f32>,
@@ -38,6 +39,25 @@ pub(crate) struct Flash {
     tops: Vec<f32>,
     sums: Vec<f32>,
     weights: Vec<f32>,
+}
+
+/// How a head's keys and values are held.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Way {
+    /// In groups of rows.
+    #[default]
+    Packed,
+    /// In tiles of three parts: the class of the keys.
+    Thirds(Class),
+    /// `bf16` in tiles as they are.
+    Whole,
+}
+
+/// Queries of a block, by type.
+#[derive(Clone, Copy)]
+pub(super) enum Queries<'a> {
+    Single(Matrix<'a, f32>),
+    Half(Matrix<'a, u16>),
 }
 
 /// Factors in tiles.
@@ -81,7 +101,7 @@ impl Flash {
         // The values' features are the rows.
         let first = v.at([batch, head, t.lo, e.lo]);
         let values = Matrix { data: v.data, at: first, row: v.steps[3] as i64, column: v.steps[2] as i64 };
-        self.tiled = (available() && width() == RESULT)
+        let tiled = (available() && width() == RESULT)
             .then(|| {
                 let part = |list: &mut Vec<Tile>, [m, k]: [usize; 2], from| {
                     list.resize(m.div_ceil(RESULT) * tiles(k), Tile::ZERO);
@@ -93,7 +113,8 @@ impl Flash {
                 (keys.fits(Class::ZERO) && values.fits(Class::ONE)).then_some(keys)
             })
             .flatten();
-        if self.tiled.is_some() {
+        self.way = tiled.map_or(Way::Packed, Way::Thirds);
+        if tiled.is_some() {
             return true;
         }
         let row = |key: usize| &v.data[first as usize + key * v.steps[2]..][..e.len()];
@@ -103,12 +124,37 @@ impl Flash {
         finite
     }
 
+    /// The same of keys and values in `bf16`, which are put in tiles as they are; `false` also where there are none.
+    pub(super) fn half_head(
+        &mut self,
+        (k, v): (&Tensor<'_, u16>, &Tensor<'_, u16>),
+        [batch, head]: [usize; 2],
+        t: Interval,
+        [d, e]: [Interval; 2],
+    ) -> bool {
+        if !available() || width() != RESULT {
+            return false;
+        }
+        let pack = |list: &mut Vec<Tile>, [m, k]: [usize; 2], from| {
+            list.resize(short::count(m, k), Tile::ZERO);
+            short::pack(Side::Left, [m, k], from, list);
+        };
+        let at = k.at([batch, head, t.lo, d.lo]);
+        let keys = Matrix { data: k.data, at, row: k.steps[2] as i64, column: k.steps[3] as i64 };
+        pack(&mut self.parts.keys, [t.len(), d.len()], keys);
+        let at = v.at([batch, head, t.lo, e.lo]);
+        let values = Matrix { data: v.data, at, row: v.steps[3] as i64, column: v.steps[2] as i64 };
+        pack(&mut self.parts.values, [e.len(), t.len()], values);
+        self.way = Way::Whole;
+        short::are_finite(&self.parts.values)
+    }
+
     /// Attention of some queries, at most as many as [`together`] says, over the head's keys, which are `t`, with what is
     /// added to their scores, if anything is; `None` where the queries' magnitudes do not fit the keys' in tiles, or what
     /// is added leaves no largest score.
     pub(super) fn block(
         &mut self,
-        q: Matrix<'_, f32>,
+        q: Queries<'_>,
         (queries, mask): (Interval, Option<Matrix<'_, f32>>),
         t: Interval,
         [d, e]: [usize; 2],
@@ -116,34 +162,43 @@ impl Flash {
         limits: &Limits<'_>,
     ) -> Option<Rows<'_>> {
         let (wide, count) = (width(), queries.len());
-        let unit = if self.tiled.is_some() { Unit::open() } else { None };
+        let unit = if self.way == Way::Packed { None } else { Unit::open() };
         let (group, deep) = if unit.is_some() { (STEP, e.next_multiple_of(RESULT)) } else { (group(), e) };
         let all = count.next_multiple_of(wide);
-        if let Some(keys) = self.tiled {
-            // Query by query, scaled, and from there into tiles.
-            self.queries.resize(d * all, 0.0);
-            for (n, line) in self.queries.chunks_exact_mut(d).enumerate().take(count) {
-                let at = q.at + n as i64 * q.row;
-                if q.column == 1 {
-                    line.iter_mut().zip(&q.data[at as usize..]).for_each(|(to, x)| *to = x * scale);
-                } else {
-                    line.iter_mut().zip(0..).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
+        match (self.way, q) {
+            (Way::Whole, Queries::Half(q)) => {
+                self.parts.queries.resize(short::count(all, d), Tile::ZERO);
+                let from = Matrix { row: q.column, column: q.row, ..q };
+                short::pack(Side::Right, [d, count], from, &mut self.parts.queries);
+            }
+            (Way::Thirds(keys), Queries::Single(q)) => {
+                // Query by query, scaled, and from there into tiles.
+                self.queries.resize(d * all, 0.0);
+                for (n, line) in self.queries.chunks_exact_mut(d).enumerate().take(count) {
+                    let at = q.at + n as i64 * q.row;
+                    if q.column == 1 {
+                        line.iter_mut().zip(&q.data[at as usize..]).for_each(|(to, x)| *to = x * scale);
+                    } else {
+                        line.iter_mut().zip(0..).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
+                    }
+                }
+                self.queries[d * count..d * all].fill(0.0);
+                self.parts.queries.resize(all / RESULT * tiles(d), Tile::ZERO);
+                let from = Matrix { data: &self.queries, at: 0, row: 1, column: d as i64 };
+                if !keys.fits(thirds(Side::Right, [d, all], from, &mut self.parts.queries)) {
+                    return None;
                 }
             }
-            self.queries[d * count..d * all].fill(0.0);
-            self.parts.queries.resize(all / RESULT * tiles(d), Tile::ZERO);
-            let from = Matrix { data: &self.queries, at: 0, row: 1, column: d as i64 };
-            if !keys.fits(thirds(Side::Right, [d, all], from, &mut self.parts.queries)) {
-                return None;
+            (Way::Packed, Queries::Single(q)) => {
+                self.queries.clear();
+                self.queries.resize(d * all, 0.0);
+                for n in 0..count {
+                    let at = q.at + n as i64 * q.row;
+                    let to = self.queries[n / wide * wide * d + n % wide..].iter_mut().step_by(wide);
+                    to.zip(0..d as i64).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
+                }
             }
-        } else {
-            self.queries.clear();
-            self.queries.resize(d * all, 0.0);
-            for n in 0..count {
-                let at = q.at + n as i64 * q.row;
-                let to = self.queries[n / wide * wide * d + n % wide..].iter_mut().step_by(wide);
-                to.zip(0..d as i64).for_each(|(to, f)| *to = q.data[(at + f * q.column) as usize] * scale);
-            }
+            (Way::Whole, Queries::Single(_)) | (Way::Thirds(_) | Way::Packed, Queries::Half(_)) => return None,
         }
         let lists =
             [(&mut self.tops, f32::NEG_INFINITY, all), (&mut self.sums, 0.0, all), (&mut self.acc, 0.0, deep * all)];
@@ -171,7 +226,8 @@ impl Flash {
                 // In tiles there are zeros behind the last key.
                 let to = if unit.is_some() { to } else { to.min(t.len()) };
                 let mask = mask.map(|mask| Matrix { at: mask.at + (panel * wide) as i64 * mask.row, ..mask });
-                if from < to && !self.step(unit.as_ref(), panel, from..to, [d, deep], (seen, mask), t.lo) {
+                let unit = unit.as_ref();
+                if from < to && !self.step(unit, panel, from..to, [d, deep], (seen, mask), t.lo, scale) {
                     return None;
                 }
             }
@@ -188,10 +244,24 @@ impl Flash {
         [d, e]: [usize; 2],
         (seen, mask): (&[Interval], Option<Matrix<'_, f32>>),
         first: usize,
+        scale: f32,
     ) -> bool {
-        let (wide, parts) = (width(), &mut self.parts);
+        let (wide, parts, way) = (width(), &mut self.parts, self.way);
         let scores = &mut self.scores[..keys.len() * wide];
-        if let Some(unit) = unit {
+        if let (Some(unit), Way::Whole) = (unit, way) {
+            let each = short::count(RESULT, d);
+            let queries: &[u16] = cast_slice(&parts.queries[panel * each..][..each]);
+            let blocks = parts.keys[keys.start / RESULT * each..].chunks_exact(each);
+            for (scores, keys) in scores.chunks_exact_mut(RESULT * wide).zip(blocks) {
+                unit.whole(keys, queries, scores, wide, false, &[]);
+            }
+            // Scaled queries would be rounded.
+            wide!({
+                for x in scores.iter_mut() {
+                    *x *= scale;
+                }
+            });
+        } else if let Some(unit) = unit {
             let (each, queries) = (tiles(d), &parts.queries[panel * tiles(d)..][..tiles(d)]);
             let blocks = parts.keys[keys.start / RESULT * each..].chunks_exact(each);
             for (scores, keys) in scores.chunks_exact_mut(RESULT * wide).zip(blocks) {
@@ -219,7 +289,7 @@ impl Flash {
         } else {
             weigh(scores, tops, sums, &mut self.weights);
         }
-        if mask.is_some() && tops.iter().any(|top| top.is_nan() || *top == f32::INFINITY) {
+        if (mask.is_some() || way == Way::Whole) && tops.iter().any(|top| top.is_nan() || *top == f32::INFINITY) {
             return false;
         }
         let acc = &mut self.acc[panel * e * wide..][..e * wide];
@@ -228,6 +298,19 @@ impl Flash {
             self.values.multiply(0..e, keys, scores, acc, true);
             return true;
         };
+        if way == Way::Whole {
+            // As the sums of two parts: rounded once more, a weight would be no more exact than the result.
+            let (all, count) = (parts.values.len() / (e / RESULT), short::count(RESULT, keys.len()));
+            parts.weights.resize(parts.weights.len().max(2 * count), Tile::ZERO);
+            let (high, low) = parts.weights[..2 * count].split_at_mut(count);
+            halves(scores, high, low);
+            for (acc, values) in acc.chunks_exact_mut(RESULT * wide).zip(parts.values.chunks_exact(all)) {
+                let values = &values[keys.start / STEP * PAIR..][..count];
+                unit.whole(values, cast_slice(low), acc, wide, true, &[]);
+                unit.whole(values, cast_slice(high), acc, wide, true, &[]);
+            }
+            return true;
+        }
         let count = tiles(keys.len());
         parts.weights.resize(parts.weights.len().max(count), Tile::ZERO);
         let weights = &mut parts.weights[..count];

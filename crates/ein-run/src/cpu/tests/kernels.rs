@@ -116,6 +116,21 @@ fn attention_with_and_without_tiles_is_the_reference() {
             check(&what, &mut rng, &op, &tensors, &space, &form, true, false);
             without(|| check(&what, &mut rng, &op, &tensors, &space, &form, true, false));
         }
+        // In `bf16`, all and pending parts.
+        let a = Attention { dtype: DType::BF16, ..a };
+        let op = Op::Kernel(Kernel::Attention(a.clone()));
+        for (finish, value) in [(true, 1.0), (false, 1.0), (true, f64::INFINITY)] {
+            let mut tensors = operands(&mut rng, &a);
+            if value > 1.0 {
+                let mut values = tensors[2].to_f64();
+                values[0] = value;
+                tensors[2] = Dense::from_f64(DType::BF16, &tensors[2].shape[..], &values);
+            }
+            let form =
+                if finish { Form::finished(DType::BF16, 4) } else { Monoid::Attend.pending(DType::BF16, 4, true) };
+            let what = format!("bf16, {queries} queries, {keys} keys of {dim}, {value}");
+            check(&what, &mut rng, &op, &tensors, &space, &form, finish, false);
+        }
     }
 }
 
