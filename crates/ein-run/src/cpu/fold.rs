@@ -38,14 +38,12 @@ pub(crate) fn fields(monoid: Monoid) -> usize {
 pub(crate) trait Number: Copy {
     fn identity(fold: Fold, dtype: DType) -> Self;
     fn one(fold: Fold, a: Self, b: Self) -> Self;
-    /// `acc[k] = acc[k] fold values[k]`.
+    /// `acc[k] = acc[k] fold values[k]`; where there are more values than `acc` is long, it begins anew.
     fn fold(fold: Fold, acc: &mut [Self], values: &[Self]);
 
     /// Value `k` to partial `k mod WIDE`.
     fn wide_fold(fold: Fold, wide: &mut [Self], values: &[Self]) {
-        for values in values.chunks(WIDE) {
-            Self::fold(fold, &mut wide[..values.len()], values);
-        }
+        Self::fold(fold, &mut wide[..WIDE], values);
     }
 
     /// The partials folded in pairs.
@@ -66,8 +64,10 @@ macro_rules! fold_loops {
         macro_rules! each {
             ($f:expr) => {
                 wide!({
-                    for (a, &v) in $acc.iter_mut().zip($values) {
-                        *a = $f(*a, v);
+                    for values in $values.chunks($acc.len().max(1)) {
+                        for (a, &v) in $acc.iter_mut().zip(values) {
+                            *a = $f(*a, v);
+                        }
                     }
                 })
             };

@@ -267,6 +267,11 @@ pub(super) fn select(condition: &[i64], yes: Values<'_>, no: Values<'_>, out: Va
 /// Converts a lane to a type, as `Row::Cast` says.
 pub(crate) fn cast(from: Values<'_>, out: ValuesMut<'_>, dtype: DType) {
     match (from, out) {
+        (Values::F32(x), ValuesMut::F32(out)) if dtype == DType::BF16 => wide!({
+            for (o, &x) in out.iter_mut().zip(x) {
+                *o = round_bf16(x);
+            }
+        }),
         (Values::F32(x), ValuesMut::F32(out)) => {
             out.copy_from_slice(x);
             round(out, dtype);
