@@ -94,8 +94,10 @@ mod races;
 mod schedule;
 pub mod shim;
 mod stubs_ffi;
+mod tensor_map;
 mod work;
 mod world;
 
 pub use fake::{Fake, install, last_report};
 pub use machine::{Check, Counters, FakeMachine, Fault, Side, Speeds};
+pub use tensor_map::TensorMap;

@@ -47,7 +47,8 @@ pub(crate) struct Kernel {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared: u32,
-    pub(crate) args: Vec<[u8; 8]>,
+    /// The bytes of each.
+    pub(crate) args: Vec<Vec<u8>>,
 }
 
 /// Layers of lines of bytes.

@@ -1,5 +1,6 @@
 //! Kernels on the host: what they compute, and what is noticed.
 
+use ein_fake_cuda::TensorMap;
 use ein_fake_cuda::shim::{Argument, Memory, Module};
 
 fn run(source: &str, grid: u32, block: u32, shared: u32, out: &Memory, n: i32) -> Result<(), String> {
@@ -261,4 +262,88 @@ fn the_languages_own() {
     assert_eq!(out.read::<i32>().unwrap(), [5, 0x3f80_0000, 0, 6, 7, 3, 5, 37, 0x0705_0301]);
     let e = run(&text, 1, 1, 0, &out, 1).unwrap_err();
     assert!(e.contains("assert(n == 0)"), "{e}");
+}
+
+/// A tensor of 16-bit values, 100 by 5 by 3 by 2, each its own number, whose lines are 112 apart.
+fn tensor(values: &Memory) -> TensorMap {
+    TensorMap {
+        dtype: 1,
+        address: values.address(),
+        extents: vec![100, 5, 3, 2],
+        steps: vec![224, 224 * 5, 224 * 15],
+        boxes: vec![64, 4, 1, 1],
+        every: vec![1; 4],
+        interleave: 0,
+        swizzle: 3,
+        fill: 0,
+    }
+}
+
+const BULK: &str = "struct __align__(64) Map { unsigned long long words[16]; };
+    extern \"C\" __global__ void k(unsigned char* out, const __grid_constant__ Map map, int x, int y, int bytes) {
+      extern __shared__ __align__(1024) unsigned char s[];
+      unsigned long long* b = (unsigned long long*)(s + 512);
+      if (threadIdx.x == 0) ein_shim_phases_make(b, 1);
+      __syncthreads();
+      if (threadIdx.x == 0) { ein_shim_phases_arrive(b, bytes); ein_shim_bulk_copy(&map, s, b, x, y, 2, 1); }
+      WAIT
+      for (int n = threadIdx.x; n < 256; n += 32) ((unsigned short*)out)[n] = ((unsigned short*)s)[n];
+      AFTER
+    }";
+
+fn bulk(wait: &str, after: &str, x: i32, y: i32, bytes: i32) -> Result<Vec<u16>, String> {
+    let values = Memory::of(&(0..112 * 30).map(|n| n as u16).collect::<Vec<_>>());
+    let out = Memory::new(512);
+    let map = Argument::Map(tensor(&values).encode((9, 0)).expect("a tensor that bulk copies take"));
+    let args = [Argument::Pointer(out.address()), map, Argument::I32(x), Argument::I32(y), Argument::I32(bytes)];
+    let text = BULK.replace("WAIT", wait).replace("AFTER", after);
+    Module::compile(&text)?.launch("k", [1; 3], [32, 1, 1], 1024, &args)?;
+    Ok(out.read::<u16>()?)
+}
+
+#[test]
+fn boxes_of_tensors_are_copied_swizzled_with_zeros_around() {
+    for (x, y) in [(0, 0), (64, 0), (-3, 2), (37, -2), (0, 5), (-64, 0), (7, 3)] {
+        let left = bulk("ein_shim_phases_wait(b, 0);", "", x, y, 512).unwrap();
+        for line in 0..4i32 {
+            for place in 0..64i32 {
+                let (at, row) = (x + place, y + line);
+                let inside = (0..100).contains(&at) && (0..5).contains(&row);
+                let value = if inside { (112 * (row + 5 * (2 + 3)) + at) as u16 } else { 0 };
+                let word = (place / 8) ^ (line % 8);
+                assert_eq!(left[(line * 64 + word * 8 + place % 8) as usize], value, "{x} {y}: {line} {place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bulk_copies_are_waited_for() {
+    // Not waited for, or for the phase before: what is read is all ones.
+    for wait in ["", "ein_shim_phases_wait(b, 1);"] {
+        assert_eq!(bulk(wait, "ein_shim_phases_wait(b, 0);", 0, 0, 512).unwrap(), [0xffff; 256], "{wait}");
+    }
+    let fails = |wait: &str, bytes: i32, expected: &str| {
+        let said = bulk(wait, "", 0, 0, bytes).expect_err(expected);
+        assert!(said.contains(expected), "`{expected}` is not in: {said}");
+    };
+    fails("", 512, "while 1 of its bulk copies are under way");
+    // Too many bytes were announced, too few, and another phase is waited for.
+    fails("ein_shim_phases_wait(b, 0);", 514, "thread 0 waits for the phase of parity 0 of the barrier at byte 512");
+    fails("ein_shim_phases_wait(b, 0); ein_shim_phases_wait(b, 1);", 512, "waits for the phase of parity 1");
+    fails("ein_shim_phases_arrive(b, 0);", 512, "has all arrivals already");
+    fails("ein_shim_phases_wait(b + 1, 0);", 512, "no barrier of phases was made at byte 520");
+    fails("if (threadIdx.x == 0) ein_shim_bulk_copy(&map, s + 64, b, 0, 0, 0, 0);", 512, "to byte 64 of dynamic");
+    fails("ein_shim_phases_wait(b, 0); ein_shim_arrive(3, 64);", 512, "32 threads have arrived at barrier 3");
+}
+
+#[test]
+fn some_arrive_at_a_named_barrier_and_go_on() {
+    let text = kernel(
+        "__shared__ int a[64]; int t = threadIdx.x; if (t >= 32) { a[t] = t; ein_shim_arrive(1, 64); return; }
+         ein_shim_barrier(1, 64); ((int*)out)[t] = a[t + 32];",
+    );
+    let out = Memory::new(4 * 32);
+    run(&text, 1, 64, 0, &out, 0).unwrap();
+    assert_eq!(out.read::<i32>().unwrap(), (32..64).collect::<Vec<i32>>());
 }

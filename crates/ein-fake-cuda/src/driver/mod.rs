@@ -8,6 +8,7 @@ mod graph_ffi;
 mod memory_ffi;
 mod module_ffi;
 mod stream_ffi;
+mod tensor_ffi;
 
 use crate::stubs_ffi::Symbol;
 
@@ -26,6 +27,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         memory_ffi::symbols(),
         module_ffi::symbols(),
         stream_ffi::symbols(),
+        tensor_ffi::symbols(),
     ]
     .concat()
 }

@@ -153,14 +153,12 @@ pub(super) fn node(
         let name = f.name.clone();
         return Err(world.refuse(&format!("kernel {name}"), &text));
     }
-    if sizes.iter().any(|&s| s > 8) || params.is_null() && !sizes.is_empty() {
+    if params.is_null() && !sizes.is_empty() {
         return Err(INVALID_VALUE);
     }
     let args = sizes.iter().enumerate().map(|(n, &size)| {
-        let mut bytes = [0u8; 8];
         // SAFETY: the caller gives the address of a value of the parameter's size for each parameter.
-        unsafe { params.add(n).read().cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), size as usize) };
-        bytes
+        unsafe { std::slice::from_raw_parts(params.add(n).read().cast::<u8>(), size as usize) }.to_vec()
     });
     let args = args.collect();
     let kernel = Kernel { module: f.code.clone(), name: f.name.clone(), grid, block, shared, args };

@@ -10,8 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_128;
 
-const RUNTIME: &str =
-    concat!(include_str!("runtime.cpp"), include_str!("primitives.cpp"), include_str!("accesses.cpp"));
+const RUNTIME: &str = concat!(
+    include_str!("runtime.cpp"),
+    include_str!("primitives.cpp"),
+    include_str!("bulk.cpp"),
+    include_str!("accesses.cpp")
+);
 
 /// After this long a library is compiled anew.
 const OLD: Duration = Duration::from_hours(14 * 24);

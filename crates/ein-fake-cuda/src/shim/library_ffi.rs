@@ -80,6 +80,22 @@ impl Kernel {
     }
 }
 
+/// Bytes of a parameter, which begin at a multiple of what any parameter's do.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+struct Aligned([u8; 128]);
+
+impl Aligned {
+    fn of(bytes: &[u8]) -> Vec<Self> {
+        let one = |part: &[u8]| {
+            let mut own = Self([0; 128]);
+            own.0[..part.len()].copy_from_slice(part);
+            own
+        };
+        bytes.chunks(128).map(one).collect()
+    }
+}
+
 type Launch =
     unsafe extern "C" fn(*const Kernel, *mut *mut c_void, *const u32, *const u32, u32, u64, *mut c_char, u32) -> c_int;
 
@@ -150,12 +166,12 @@ impl Runtime {
         grid: [u32; 3],
         block: [u32; 3],
         shared: u32,
-        args: &[[u8; 8]],
+        args: &[Vec<u8>],
         seed: u64,
     ) -> Result<(), String> {
         let _one = self.one.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let _watch = Watch::new(name);
-        let mut values = args.to_vec();
+        let mut values: Vec<Vec<Aligned>> = args.iter().map(|bytes| Aligned::of(bytes)).collect();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
         let mut text = [0u8; 512];
         // SAFETY: all arrays outlive the call and have the sizes that are told. Kernels touch what they are given

@@ -52,19 +52,21 @@ pub enum Argument {
     F32(f32),
     /// `double`.
     F64(f64),
+    /// A tensor's description, as [`TensorMap::encode`](crate::TensorMap::encode) gives it.
+    Map([u64; 16]),
 }
 
 impl Argument {
     /// Its bytes, as in a parameter's place.
-    fn bytes(self) -> ([u8; 8], u32) {
-        let short = |b: [u8; 4]| ([b[0], b[1], b[2], b[3], 0, 0, 0, 0], 4);
+    fn bytes(&self) -> Vec<u8> {
         match self {
-            Self::Pointer(v) | Self::U64(v) => (v.to_ne_bytes(), 8),
-            Self::I64(v) => (v.to_ne_bytes(), 8),
-            Self::F64(v) => (v.to_ne_bytes(), 8),
-            Self::I32(v) => short(v.to_ne_bytes()),
-            Self::U32(v) => short(v.to_ne_bytes()),
-            Self::F32(v) => short(v.to_ne_bytes()),
+            Self::Pointer(v) | Self::U64(v) => v.to_ne_bytes().to_vec(),
+            Self::I64(v) => v.to_ne_bytes().to_vec(),
+            Self::F64(v) => v.to_ne_bytes().to_vec(),
+            Self::I32(v) => v.to_ne_bytes().to_vec(),
+            Self::U32(v) => v.to_ne_bytes().to_vec(),
+            Self::F32(v) => v.to_ne_bytes().to_vec(),
+            Self::Map(v) => v.iter().flat_map(|word| word.to_ne_bytes()).collect(),
         }
     }
 }
@@ -126,27 +128,26 @@ impl Module {
         args: &[Argument],
     ) -> Result<(), String> {
         let found = self.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
-        let values: Vec<([u8; 8], u32)> = args.iter().map(|a| a.bytes()).collect();
-        let given: Vec<u32> = values.iter().map(|v| v.1).collect();
+        let values: Vec<Vec<u8>> = args.iter().map(Argument::bytes).collect();
+        let given: Vec<u32> = values.iter().map(|v| v.len() as u32).collect();
         if given != found.parameters() {
             return Err(format!(
                 "{kernel}: the arguments have {given:?} bytes, the parameters {:?}",
                 found.parameters()
             ));
         }
-        let values: Vec<[u8; 8]> = values.into_iter().map(|v| v.0).collect();
         launch(kernel, found, grid, block, shared, &values, 0)
     }
 
-    /// As [`Module::launch`], with the arguments' bytes (of which the parameters' sizes count) and the seed of the
-    /// threads' order.
+    /// As [`Module::launch`], with the arguments' bytes, as many as the parameters have, and the seed of the threads'
+    /// order.
     pub fn launch_bytes(
         &self,
         kernel: &str,
         grid: [u32; 3],
         block: [u32; 3],
         shared: u32,
-        args: &[[u8; 8]],
+        args: &[Vec<u8>],
         seed: u64,
     ) -> Result<(), String> {
         let found = self.kernel(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
@@ -160,7 +161,7 @@ fn launch(
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
-    args: &[[u8; 8]],
+    args: &[Vec<u8>],
     seed: u64,
 ) -> Result<(), String> {
     let wrong = |what: String| Err(format!("{name}: {what}"));

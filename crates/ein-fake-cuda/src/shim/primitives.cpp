@@ -27,12 +27,7 @@ SHOWN void ein_shim_named_barrier(int line, unsigned id, unsigned expected) {
   if (id == 0) {
     settle();
   } else if (b->arrived == expected) {
-    for (unsigned t = 0; t < count; t++)
-      if (threads[t].state == BARRIER && threads[t].barrier == id) {
-        threads[t].state = RUNNING;
-        release(t);
-      }
-    b->arrived = 0;
+    open_named(id);
   }
   wait();
 }

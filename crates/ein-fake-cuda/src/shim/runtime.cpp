@@ -36,13 +36,19 @@ struct Worker {
 };
 
 void note_range(int written, const void* p, uint64_t bytes);
+bool some_bulk();
+void begin_bulk(uint64_t seed);
+void end_bulk();
+unsigned place_of(const void* p);
 void next_launch();
 
 // Of the block that runs: its number, and whether it used an atomic.
 unsigned block_tag;
 bool block_synchronized;
 
-enum State : unsigned char { FRESH, RUNNING, BARRIER, WARP, DONE };
+enum State : unsigned char { FRESH, RUNNING, BARRIER, WARP, PHASE, DONE };
+
+struct Phases;
 
 struct Copy {
   void* to;
@@ -58,6 +64,7 @@ struct Thread {
   int vote, answer;
   Worker* worker;
   unsigned group, copies;
+  const Phases* phases;
 };
 
 struct Named {
@@ -91,6 +98,9 @@ void** arguments;
 bool failed, running;
 char* message;
 unsigned message_size;
+// The dynamic shared memory of the launch.
+unsigned char* dynamic_begin;
+unsigned dynamic_bytes;
 
 void fail(const char* format, ...) {
   if (failed) return;
@@ -164,6 +174,8 @@ Worker* worker() {
 
 // Goes on with whatever can: a thread that was released, a thread that has not begun, or the scheduler.
 void proceed(Worker* from) {
+  while (!failed && !queue_length && started == count && finished < count && some_bulk()) {
+  }
   if (failed) {
     change(from, &scheduler);
   } else if (queue_length) {
@@ -184,6 +196,12 @@ void proceed(Worker* from) {
 
 void release(unsigned t) { queue[(queue_begin + queue_length++) % MOST] = t; }
 
+void release_first(unsigned t) {
+  queue_begin = (queue_begin + MOST - 1) % MOST;
+  queue_length++;
+  queue[queue_begin] = t;
+}
+
 // Releases the block's barrier when all threads that have not exited wait at it.
 void settle() {
   Named* b = &barriers[0];
@@ -202,6 +220,16 @@ void settle() {
       release(t);
     }
   b->arrived = 0;
+}
+
+// Lets all go on that wait at a named barrier.
+void open_named(unsigned id) {
+  for (unsigned t = 0; t < count; t++)
+    if (threads[t].state == BARRIER && threads[t].barrier == id) {
+      threads[t].state = RUNNING;
+      release(t);
+    }
+  barriers[id].arrived = 0;
 }
 
 void worker_main() {
@@ -244,13 +272,17 @@ void deadlock() {
   unsigned at = 0, shown = 0;
   for (unsigned t = 0; t < count && shown < 4 && at < sizeof text - 120; t++) {
     Thread* a = &threads[t];
-    if (a->state != BARRIER && a->state != WARP) continue;
+    if (a->state != BARRIER && a->state != WARP && a->state != PHASE) continue;
     // One of each place is enough.
     bool seen = false;
     for (unsigned s = 0; s < t && !seen; s++)
       seen = threads[s].state == a->state && threads[s].line == a->line && threads[s].mask == a->mask;
     if (seen) continue;
-    if (a->state == BARRIER)
+    if (a->state == PHASE)
+      at += (unsigned)snprintf(text + at, sizeof text - at,
+                               "%sthread %u waits for the phase of parity %u of the barrier at byte %u of line %d",
+                               shown ? ", " : "", t, a->mask, place_of(a->phases), a->line);
+    else if (a->state == BARRIER)
       at += (unsigned)snprintf(text + at, sizeof text - at, "%sthread %u waits at barrier %u of line %d",
                                shown ? ", " : "", t, a->barrier, a->line);
     else
@@ -343,6 +375,8 @@ SHOWN int ein_shim_launch(const ein_shim_kernel* kernel, void** args, const unsi
   entry = kernel->entry;
   arguments = args;
   count = block[0] * block[1] * block[2];
+  dynamic_begin = kernel->dynamic;
+  dynamic_bytes = shared;
   blockDim = {block[0], block[1], block[2]};
   gridDim = {grid[0], grid[1], grid[2]};
 #if !defined(__x86_64__)
@@ -381,6 +415,7 @@ SHOWN int ein_shim_launch(const ein_shim_kernel* kernel, void** args, const unsi
       for (unsigned l = 0; l <= 32; l++) groups[w][l].arrived = 0;
     }
     memset(barriers, 0, sizeof barriers);
+    begin_bulk(seed);
     while (!failed && finished < count) {
       unsigned was = started, done = finished;
       running = true;
@@ -393,6 +428,7 @@ SHOWN int ein_shim_launch(const ein_shim_kernel* kernel, void** args, const unsi
       running = false;
       if (!failed && finished < count && was == started && done == finished) deadlock();
     }
+    if (!failed) end_bulk();
     for (unsigned i = 0; i < CANARY && !failed; i++)
       if (kernel->dynamic[shared + i] != 0xa5)
         fail("block (%u, %u, %u) writes behind its %u bytes of dynamic shared memory, at byte %u", blockIdx.x, blockIdx.y,

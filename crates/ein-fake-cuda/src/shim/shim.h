@@ -17,6 +17,13 @@
 //
 //   ein_shim_lane_values(v, out)        out[l] = v of lane l, for all 32 lanes; v of 4 or 8 bytes.
 //   ein_shim_barrier(id, threads)       `bar.sync id, threads`: the named barriers 0..15.
+//   ein_shim_arrive(id, threads)        `bar.arrive id, threads`: counts as arrived at a named barrier, and goes on.
+//   ein_shim_phases_make(at, n)         `mbarrier.init`: 8 bytes of dynamic shared memory; a phase is over after n arrivals
+//   ein_shim_phases_arrive(at, bytes)   and as many bytes as were announced with them (`mbarrier.arrive.expect_tx`).
+//   ein_shim_phases_wait(at, parity)    `mbarrier.try_wait.parity` until it says yes.
+//   ein_shim_bulk_copy(map, to, at, c0, c1, c2, c3)   `cp.async.bulk.tensor.4d`: the box of a tensor that the fake driver has
+//                                       described; zeros outside of it. It is done when nothing else goes on, and until
+//                                       then the destination is poisoned.
 //   ein_shim_copy_async(to, from, n)    `cp.async`: n bytes move only when this thread waits for them; until then the
 //   ein_shim_copy_commit()              destination is poisoned, so that a missing wait shows. Commit and wait are
 //   ein_shim_copy_wait(n)               `cp.async.commit_group` and `cp.async.wait_group n`.
@@ -73,6 +80,11 @@ void ein_shim_block_barrier(int line);
 int ein_shim_block_vote(int line, int value, int what);
 void ein_shim_named_barrier(int line, unsigned id, unsigned threads);
 void ein_shim_warp_line(int line, void (*op)(void**, unsigned), void* mine, unsigned mask);
+void ein_shim_named_arrive(int line, unsigned id, unsigned threads);
+void ein_shim_phases_make(int line, void* at, unsigned arrivals);
+void ein_shim_phases_arrive(int line, void* at, unsigned bytes);
+void ein_shim_phases_wait(int line, void* at, unsigned parity);
+void ein_shim_bulk_copy(int line, const void* map, void* to, void* at, int c0, int c1, int c2, int c3);
 void ein_shim_copy_async(void* to, const void* from, unsigned bytes);
 void ein_shim_copy_commit();
 void ein_shim_copy_wait(unsigned groups);
@@ -86,6 +98,11 @@ void* memset(void*, int, size_t);
 }
 static const int warpSize = 32;
 #define ein_shim_barrier(id, threads) ein_shim_named_barrier(__LINE__, id, threads)
+#define ein_shim_arrive(id, threads) ein_shim_named_arrive(__LINE__, id, threads)
+#define ein_shim_phases_make(...) ein_shim_phases_make(__LINE__, __VA_ARGS__)
+#define ein_shim_phases_arrive(...) ein_shim_phases_arrive(__LINE__, __VA_ARGS__)
+#define ein_shim_phases_wait(...) ein_shim_phases_wait(__LINE__, __VA_ARGS__)
+#define ein_shim_bulk_copy(...) ein_shim_bulk_copy(__LINE__, __VA_ARGS__)
 #define __syncthreads() ein_shim_block_barrier(__LINE__)
 #define __syncthreads_count(v) ein_shim_block_vote(__LINE__, !!(v), 0)
 #define __syncthreads_and(v) ein_shim_block_vote(__LINE__, !!(v), 1)
