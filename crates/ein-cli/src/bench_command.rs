@@ -137,7 +137,7 @@ pub fn bench(args: &Bench) -> Result<(), Failure> {
     let floor = match ours.runner {
         Runner::Cpu => Floor::measure(&graph, threads),
         #[cfg(feature = "cuda")]
-        Runner::Cuda { .. } => Floor::of_machine(&graph, &ours.plan.machine),
+        Runner::Cuda { .. } | Runner::Elsewhere { .. } => Floor::of_machine(&graph, &ours.plan.machine),
     };
     let (ours, floor) = (&ours, &floor);
     let measured = Measured { name, args, threads, ours, result, peak, sides: &sides, missing: &missing, floor };
@@ -234,6 +234,7 @@ fn on_gpus(runner: Runner) -> Runner {
         Runner::Cuda { seats, settings } => {
             Runner::Cuda { seats, settings: Settings { staging: Staging::Device, ..settings } }
         }
+        elsewhere @ Runner::Elsewhere { .. } => elsewhere,
     }
 }
 
@@ -272,7 +273,7 @@ impl Ours {
         let executor = match prepared {
             Prepared::Cpu => Executor::with_threads(plan.tasks.clone(), parameters, threads),
             #[cfg(feature = "cuda")]
-            Prepared::Cuda(_) => prepared.executor(&plan.tasks, parameters),
+            Prepared::Cuda(_) | Prepared::Elsewhere(_) => prepared.executor(&plan.tasks, parameters),
         };
         let executor = executor.map_err(|e| session(e.into()))?;
         let wanted = |name: &String| plan.tasks.externals.iter().any(|e| e.name == *name);

@@ -5,6 +5,7 @@ use crate::asked;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use crate::run_command::session;
 use crate::show;
 use crate::source;
 use ein_plan::cache::Origin;
@@ -12,6 +13,9 @@ use ein_plan::error::PlanError;
 use ein_plan::plan::{Plan, compare};
 use ein_task::simulate::simulate as simulated;
 use ein_task::timeline::Lane;
+use ein_task::units::Bytes;
+use einsummable::runner::Fitted;
+use einsummable::session::Runner;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,6 +28,8 @@ pub struct Planned {
     pub plan: Arc<Plan>,
     /// Where it comes from.
     pub origin: Origin,
+    /// Bytes that each device needs besides its arena, if it is a GPU.
+    pub scratch: Vec<Bytes>,
 }
 
 /// Plans what the command line names.
@@ -32,8 +38,20 @@ pub fn planned(source: &Source, asked: &Asked) -> Result<Planned, Failure> {
     let options = asked::options(asked, &machine)?;
     let (name, graph) = source::graph(source)?;
     let _progress = Progress::start(format!("planning {name} on {}", machine.name));
-    let (plan, origin) = asked::cache(asked).plan(&graph, &machine, &options).map_err(refused)?;
-    Ok(Planned { name, plan, origin })
+    let runner = Runner::elsewhere(&machine);
+    let fitted = runner.fitted(&asked::cache(asked), &graph, &machine, &options).map_err(session)?;
+    let Fitted { plan, origin, scratch, .. } = fitted;
+    Ok(Planned { name, plan, origin, scratch })
+}
+
+/// A line of what kernels need besides arenas; empty where that is nothing.
+fn besides(scratch: &[Bytes]) -> String {
+    match scratch.iter().max() {
+        Some(most) if most.0 > 0 => {
+            format!("  scratch memory   at most {most} a device besides, for what kernels of GPUs need\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// A plan's failure, by what the caller can do about it.
@@ -54,7 +72,7 @@ pub fn refused(error: PlanError) -> Failure {
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     output::writable(args.write_tasks.as_ref())?;
     output::writable(args.save.as_ref())?;
-    let Planned { name, plan, origin } = planned(&args.source, &args.asked)?;
+    let Planned { name, plan, origin, scratch } = planned(&args.source, &args.asked)?;
     let strategies = {
         let _progress = Progress::start("pricing the fixed strategies");
         compare(&plan.graph, &plan.machine, &plan.options)
@@ -69,19 +87,21 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         let mut value = show::report_json(&plan.report, origin)?;
         value["computation"] = json!(name);
         value["strategies"] = show::strategies_json(&strategies)?;
+        value["scratch_per_device"] = json!(scratch);
         return output::print(&format!("{value:#}\n"));
     }
     output::print(&format!(
-        "{name}\n{}\n{}\n{}\n  --json prints all of this, exactly, on standard output; `ein explain` says why\n",
+        "{name}\n{}\n{}{}\n{}\n  --json prints all of this, exactly, on standard output; `ein explain` says why\n",
         show::report(&plan.report, origin),
         show::devices(&plan),
+        besides(&scratch),
         show::strategies(&plan.report, &strategies)
     ))
 }
 
 /// `ein explain`.
 pub fn explain(args: &Explain) -> Result<(), Failure> {
-    let Planned { name, plan, origin } = planned(&args.source, &args.asked)?;
+    let Planned { name, plan, origin, .. } = planned(&args.source, &args.asked)?;
     let explanation = ein_plan::explain::explain(&plan).map_err(refused)?;
     if args.asked.json {
         let mut value = serde_json::to_value(&explanation).map_err(Failure::run)?;
@@ -102,7 +122,7 @@ pub fn explain(args: &Explain) -> Result<(), Failure> {
 /// `ein simulate`.
 pub fn simulate(args: &Simulate) -> Result<(), Failure> {
     output::writable(args.trace.as_ref())?;
-    let Planned { name, plan, origin } = planned(&args.source, &args.asked)?;
+    let Planned { name, plan, origin, .. } = planned(&args.source, &args.asked)?;
     let timeline = simulated(&plan.tasks, &plan.machine);
     if let Some(path) = &args.trace {
         output::write(path, &timeline.to_chrome_json())?;

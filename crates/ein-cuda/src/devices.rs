@@ -1,6 +1,7 @@
 //! The GPUs of one process, ready to run one task graph.
 
 mod building;
+pub mod elsewhere;
 mod loading;
 mod prepared;
 

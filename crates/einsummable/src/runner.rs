@@ -26,6 +26,14 @@ pub enum Runner {
         /// What may be chosen.
         settings: ein_cuda::devices::Settings,
     },
+    /// Nobody: what is planned for GPUs leaves them room for what their kernels would need, as they are described.
+    #[cfg(feature = "cuda")]
+    Elsewhere {
+        /// The machine.
+        machine: Box<Machine>,
+        /// What may be chosen.
+        settings: ein_cuda::devices::Settings,
+    },
 }
 
 /// Bytes of a GPU that a first plan leaves to what kernels need besides their values, before it is known how much that is.
@@ -35,6 +43,19 @@ const ASSUMED: u64 = 80 << 20;
 const PLANS: usize = 4;
 
 impl Runner {
+    /// Who would run what is planned for a machine that need not be at hand: only what it needs is known.
+    pub fn elsewhere(machine: &Machine) -> Self {
+        #[cfg(feature = "cuda")]
+        if machine.devices.iter().any(|d| d.kind == DeviceKind::Gpu)
+            && machine.devices.iter().all(|d| d.kind != DeviceKind::Cpu)
+        {
+            let settings = ein_cuda::devices::Settings::default();
+            return Self::Elsewhere { machine: Box::new(machine.clone()), settings };
+        }
+        let _ = machine;
+        Self::Cpu
+    }
+
     /// A planned task graph as it is to be run, before memory is made for it.
     ///
     /// # Errors
@@ -52,6 +73,11 @@ impl Runner {
                 ein_task::verify::verify(tasks)?;
                 let prepared = ein_cuda::devices::Prepared::new(tasks, &seats[..tasks.devices], *settings)?;
                 Ok(Prepared::Cuda(Box::new(prepared)))
+            }
+            #[cfg(feature = "cuda")]
+            Self::Elsewhere { machine, settings } => {
+                let scratch = ein_cuda::devices::elsewhere::scratch(tasks, machine, *settings)?;
+                Ok(Prepared::Elsewhere(scratch))
             }
         }
     }
@@ -122,17 +148,16 @@ impl Runner {
             return Ok((prepared, scratch));
         }
         #[cfg(feature = "cuda")]
-        if let Self::Cuda { seats, settings } = self {
+        if !matches!(self, Self::Cpu) {
             let with = |workspace: u64| {
-                let settings = ein_cuda::devices::Settings { workspace, ..*settings };
-                let prepared = Self::Cuda { seats: seats.clone(), settings }.prepare(tasks)?;
+                let prepared = self.with_workspace(workspace).prepare(tasks)?;
                 let scratch = prepared.scratch(tasks);
                 Ok::<_, RunError>((prepared, scratch))
             };
             let (least, scratch) = with(0)?;
             // What is left besides, in equal parts for the rows that may run at once.
-            let hosts = |d: &usize| seats[*d] == ein_cuda::devices::Seat::Host;
-            let spare = (0..tasks.devices).filter(|d| !hosts(d)).map(|d| free[d].saturating_sub(scratch[d].0)).min();
+            let of_gpus = (0..tasks.devices).filter(|d| !self.is_host(*d));
+            let spare = of_gpus.map(|d| free[d].saturating_sub(scratch[d].0)).min();
             let spare = spare.unwrap_or(0);
             let (prepared, more) = with(spare / ein_cuda::nodes::LANES as u64)?;
             let fits = more.iter().zip(free).all(|(scratch, free)| scratch.0 <= *free);
@@ -141,12 +166,38 @@ impl Runner {
         Ok((prepared, scratch))
     }
 
+    /// The same with at most so many bytes for the library of products.
+    #[cfg(feature = "cuda")]
+    fn with_workspace(&self, workspace: u64) -> Self {
+        let with = |settings: &ein_cuda::devices::Settings| ein_cuda::devices::Settings { workspace, ..*settings };
+        match self {
+            Self::Cpu => Self::Cpu,
+            Self::Cuda { seats, settings } => Self::Cuda { seats: seats.clone(), settings: with(settings) },
+            Self::Elsewhere { machine, settings } => {
+                Self::Elsewhere { machine: machine.clone(), settings: with(settings) }
+            }
+        }
+    }
+
+    /// Whether a device's memory is the host's.
+    #[cfg(feature = "cuda")]
+    fn is_host(&self, device: usize) -> bool {
+        match self {
+            Self::Cpu => true,
+            Self::Cuda { seats, .. } => seats[device] == ein_cuda::devices::Seat::Host,
+            Self::Elsewhere { machine, .. } => machine.devices[device].kind == DeviceKind::Host,
+        }
+    }
+
     /// Bytes of each device's memory that a first plan leaves.
     fn assumed(&self, machine: &Machine, room: &dyn Fn(usize) -> u64) -> Vec<u64> {
         let most = match self {
             Self::Cpu => 0,
             #[cfg(feature = "cuda")]
             Self::Cuda { .. } => ASSUMED,
+            // A plan for all of the memory stands as long as what is needed besides fits.
+            #[cfg(feature = "cuda")]
+            Self::Elsewhere { .. } => 0,
         };
         // Of little memory a part, and nothing of a host's.
         let of = |d: usize| match machine.devices[d].kind {
@@ -182,6 +233,9 @@ pub enum Prepared {
     /// On GPUs.
     #[cfg(feature = "cuda")]
     Cuda(Box<ein_cuda::devices::Prepared>),
+    /// For GPUs that are not asked to run it: what each device needs besides its arena.
+    #[cfg(feature = "cuda")]
+    Elsewhere(Vec<Bytes>),
 }
 
 impl Prepared {
@@ -191,6 +245,11 @@ impl Prepared {
             Self::Cpu => vec![Bytes(0); tasks.devices],
             #[cfg(feature = "cuda")]
             Self::Cuda(prepared) => prepared.scratch(tasks),
+            #[cfg(feature = "cuda")]
+            Self::Elsewhere(scratch) => {
+                let _ = tasks;
+                scratch.clone()
+            }
         }
     }
 
@@ -205,6 +264,11 @@ impl Prepared {
             #[cfg(feature = "cuda")]
             Self::Cuda(prepared) => {
                 Executor::on(tasks.clone(), |tasks| Ok(Box::new(prepared.load(tasks, parameters)?)))
+            }
+            #[cfg(feature = "cuda")]
+            Self::Elsewhere(_) => {
+                let reason = "what is planned for GPUs elsewhere is not run here".to_owned();
+                Err(RunError::Device { device: ein_task::machine::DeviceId(0), reason })
             }
         }
     }

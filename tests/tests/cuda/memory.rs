@@ -1,14 +1,17 @@
 //! Memory that does not suffice: plans leave what kernels need besides their values, and parameters stay at the host.
 
+use ein_cuda::devices::{Prepared, Seat, Settings};
 use ein_cuda::gpus::{Gpus, Selection};
 use ein_fake_cuda::{Check, Fake, FakeMachine, install};
 use ein_ir::graph::{Graph, TensorType};
 use ein_ir::op::InputKind;
+use ein_plan::cache::Cache;
 use ein_plan::options::Options;
-use ein_task::machine::DeviceKind;
+use ein_task::machine::{DeviceKind, Machine};
 use ein_task::units::Bytes;
 use ein_tests::same::difference;
 use ein_tests::small;
+use einsummable::runner::{Fitted, Runner};
 use einsummable::session::{Compiled, SessionError};
 use einsummable::{DType, Session};
 
@@ -101,6 +104,37 @@ fn plans_leave_what_kernels_need_besides() {
     assert!(matches!(error, SessionError::Scratch { .. } | SessionError::NoRoom { .. }), "{said}");
     assert!(said.contains("scratch memory") && said.contains("kernels need besides"), "{said}");
     assert_eq!(fake.used(0), 0, "nothing is left behind");
+}
+
+/// What is planned for GPUs that are not at hand leaves them what they would need: as much as such GPUs say where they are.
+#[test]
+fn plans_for_gpus_elsewhere_leave_what_kernels_need() {
+    let text = "x: input f32[7,35000]\nw: param f32[35000,40]\ny = top(x) k 35000\nz = einsum f32 (i: 7, j: 40 | k: 35000) \
+                sum y[i,k] * w[k,j]\nreturn z\n";
+    let graph = ein_tests::plans::graph(text);
+    let all = Machine::by_name("8xa100-80").expect("it ships");
+    let fitted = |gpus: usize, memory: u64| {
+        let machine = all.first(gpus).expect("it has so many");
+        let options = Options { memory: Some(Bytes(memory)), ..Options::default() };
+        Runner::elsewhere(&machine).fitted(&Cache::default(), &graph, &machine, &options)
+    };
+    let needed = |fitted: &Fitted| {
+        let both = fitted.plan.tasks.arenas.iter().zip(&fitted.scratch);
+        both.map(|(arena, scratch)| arena.0 + scratch.0).max().unwrap_or(0)
+    };
+    let roomy = fitted(2, 64 << 20).unwrap_or_else(|e| panic!("{e}"));
+    let (arena, memory) = (roomy.plan.peak_memory().0, 10 << 20);
+    assert!(needed(&roomy) > memory && arena < memory, "{} bytes, of which {arena} are the arena", needed(&roomy));
+    let fake = install(&FakeMachine { capability: (8, 0), multiprocessors: 108, ..FakeMachine::new(2) });
+    let fake = fake.expect("g++ is there");
+    let here = Prepared::new(&roomy.plan.tasks, &[Seat::Gpu(0), Seat::Gpu(1)], Settings::default());
+    let here = here.unwrap_or_else(|e| panic!("{e}")).scratch(&roomy.plan.tasks);
+    assert_eq!(roomy.scratch, here);
+    drop(fake);
+    let tight = fitted(2, memory).unwrap_or_else(|e| panic!("{e}"));
+    assert!(needed(&tight) <= memory, "{} of {memory}", needed(&tight));
+    let said = fitted(1, memory).expect_err("it does not fit").to_string();
+    assert!(said.contains("scratch memory") && said.contains("kernels need besides"), "{said}");
 }
 
 #[test]

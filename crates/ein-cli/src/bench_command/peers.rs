@@ -118,7 +118,7 @@ impl Peer {
         let device = match runner {
             Runner::Cpu => "cpu",
             #[cfg(feature = "cuda")]
-            Runner::Cuda { .. } => "cuda",
+            Runner::Cuda { .. } | Runner::Elsewhere { .. } => "cuda",
         };
         let mut child = Command::new(python)
             .arg(scripts.0.join(format!("{}_peer.py", kind.program)))
