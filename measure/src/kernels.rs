@@ -89,8 +89,12 @@ fn compile(arguments: &Arguments) -> Result<Vec<String>, String> {
                     match compile_anew(&[PRELUDE, &texts.concat()].concat(), arch, &["--ptxas-options=-v"]) {
                         Ok(image) => {
                             let resources = resources::read(&image.log);
-                            // `wgmma` that does not run in the background, as it is meant to.
-                            let waiting = image.log.lines().filter(|line| line.contains("instructions are serialized"));
+                            // `wgmma` that does not run in the background, or registers that are not handed over, as
+                            // they are meant to.
+                            let waits = |line: &&str| {
+                                line.contains("instructions are serialized") || line.contains("setmaxnreg")
+                            };
+                            let waiting = image.log.lines().filter(waits);
                             refused.lock().expect("no thread panics").extend(waiting.map(str::to_owned));
                             let mut found = found.lock().expect("no thread panics");
                             for (name, _) in some {

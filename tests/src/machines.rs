@@ -19,6 +19,7 @@ fn machine(name: String, kinds: &[DeviceKind], mut links: Vec<(usize, usize, f64
         free_elementwise: false,
         elements: None,
         under_softmax: None,
+        prefers: Vec::new(),
         engines: None,
     };
     let id = |n: usize| DeviceId(n as u16);

@@ -63,7 +63,8 @@ pub fn runner(asked: &Asked, traced: bool) -> Result<(Machine, Runner), Failure>
             DriverError::NoProducts
         );
     }
-    let settings = Settings { tf32: asked.tf32, wgmma: asked.wgmma, traced, ..Settings::default() };
+    let wgmma = asked.wgmma || gpus.prefer_wgmma();
+    let settings = Settings { tf32: asked.tf32, wgmma, traced, ..Settings::default() };
     Ok((gpus.machine, Runner::Cuda { seats: gpus.seats, settings }))
 }
 

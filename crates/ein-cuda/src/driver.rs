@@ -15,6 +15,7 @@ mod passing;
 mod products;
 mod replay;
 mod stream;
+mod tensor;
 mod traced;
 
 pub use error::DriverError;
@@ -27,6 +28,7 @@ pub use passing::Passing;
 pub use products::{Element, Operands, Problem, Products, Stored};
 pub use replay::{Part, Replay};
 pub use stream::Stream;
+pub use tensor::{TensorMap, tensor_map};
 pub use traced::Traced;
 
 use cudarc::driver::sys;

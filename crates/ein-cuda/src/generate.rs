@@ -6,9 +6,9 @@
 //! |---|---|
 //! | a map, or maps fused | one kernel (`map`) |
 //! | a fold, and maps of it | one kernel (`reduce`, `across`); two where there are few results and long folds |
-//! | a sum of products, and maps of it | the library's product and one kernel (`library`), or one kernel (`thin`, `tile`) |
+//! | a sum of products, and maps of it | the library's product and one kernel (`library`), or one kernel (`thin`, `gathered`, `tile`) |
 //! | another operation | its own (`kernels`), and one kernel for maps of it |
-//! | view, cut, paste, move | copies of consecutive bytes, else one kernel for each piece (`view`, `copy`) |
+//! | view, cut, paste, move | copies of consecutive bytes (of small moves a kernel), else one kernel for each piece (`view`, `copy`) |
 //! | fold of partials | one kernel (`fold`) |
 //!
 //! Almost all of it is bound by memory, so each module says which bytes its kernels move; what is read twice is read while
@@ -34,6 +34,7 @@ mod expression;
 mod fold;
 mod fold_fields;
 mod fused;
+mod gathered;
 mod hoist;
 mod kernels;
 mod launch;
@@ -56,13 +57,14 @@ use ein_run::Cause;
 use ein_task::task::{OpRow, TaskGraph, TaskId, Verb};
 use stored::Stored;
 
-pub use copy::moved;
+pub use copy::{STORING, moved, stores};
 
 /// What stands before the kernels in every translation unit.
 pub const PRELUDE: &str = concat!(
     include_str!("generate/prelude.cuh"),
     include_str!("generate/tensor_cores.cuh"),
     include_str!("generate/wgmma.cuh"),
+    include_str!("generate/bulk.cuh"),
     include_str!("generate/kernels/scan.cuh"),
     include_str!("generate/kernels/top.cuh"),
     include_str!("generate/kernels/attention.cuh"),
@@ -73,7 +75,7 @@ pub const PRELUDE: &str = concat!(
 );
 
 /// Every kind of kernel that is generated: what their names begin with.
-pub const KINDS: [&str; 27] = [
+pub const KINDS: [&str; 29] = [
     "attention_groups",
     "attention_join",
     "attention_rows",
@@ -86,8 +88,10 @@ pub const KINDS: [&str; 27] = [
     "fold_top",
     "gather",
     "gather_along",
+    "gathered",
     "map",
     "map_turned",
+    "move",
     "product",
     "reduce",
     "reduce_across",

@@ -3,7 +3,7 @@
 use crate::devices::Seat;
 use crate::driver::{Driver, DriverError};
 use ein_run::detect::{self, Bus, DetectError, Facts};
-use ein_task::machine::{Device, DeviceId, DeviceSet, Link, Machine, Resource};
+use ein_task::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
 use ein_task::machine_error::MachineError;
 use ein_task::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
@@ -154,6 +154,12 @@ impl Gpus {
             device.memory = device.memory.min(found.memory);
         }
         Ok(gpus)
+    }
+
+    /// Whether attention by `wgmma` was measured to be the quicker one on all GPUs that there are figures of.
+    pub fn prefer_wgmma(&self) -> bool {
+        let mut gpus = self.machine.devices.iter().filter(|d| d.kind == DeviceKind::Gpu).peekable();
+        gpus.peek().is_some() && gpus.all(|d| d.prefers.iter().any(|way| way == crate::measure::WGMMA))
     }
 
     fn of(machine: &Machine, list: &[usize]) -> Result<Self, GpusError> {

@@ -4,6 +4,7 @@
 //! Everything is a small task graph, made ready as any other and replayed between two events. Of a graph with many equal
 //! tasks, one after the other, and one with a single task, the difference says what one takes.
 
+mod grouped;
 mod rates;
 mod timing;
 mod ways;
@@ -21,6 +22,8 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 use timing::Timing;
 
+pub use grouped::Grouped;
+pub(crate) use grouped::WGMMA;
 pub use rates::{Product, Rates};
 pub use ways::Ways;
 
@@ -62,6 +65,8 @@ pub struct Figures {
     pub rates: Vec<Rates>,
     /// Links, and what they share.
     pub ways: Ways,
+    /// By GPU, of one that has `wgmma` (Hopper): attention by it, beside that by `mma`, which is in its rates.
+    pub grouped: Vec<Option<Grouped>>,
     /// Replays of which medians were taken.
     pub runs: usize,
 }
@@ -77,7 +82,10 @@ pub fn measure(selection: Selection<'_>, runs: usize, amount: Amount) -> Result<
     let on_gpus = seats.iter().filter(|seat| matches!(seat, Seat::Gpu(_)));
     let rates = on_gpus.map(|seat| rates::rates(*seat, timing, amount)).collect::<Result<_, _>>()?;
     let ways = ways::ways(&machine, &seats, timing, amount)?;
-    Ok(Figures { names: crate::gpus::names(&seats)?, machine, rates, ways, runs })
+    // Last, since a GPU that fails at it does nothing more in this process.
+    let on_gpus = seats.iter().filter(|seat| matches!(seat, Seat::Gpu(_)));
+    let grouped = on_gpus.map(|seat| grouped::grouped(*seat, timing, amount)).collect::<Result<_, _>>()?;
+    Ok(Figures { names: crate::gpus::names(&seats)?, machine, rates, ways, grouped, runs })
 }
 
 impl Figures {
@@ -92,10 +100,12 @@ impl Figures {
         machine.name = format!("{}-measured", machine.name);
         machine.issue = Seconds(self.ways.issue);
         let gpus = machine.devices.iter_mut().filter(|d| d.kind == DeviceKind::Gpu);
-        for (device, rates) in gpus.zip(&self.rates) {
+        for ((device, rates), grouped) in gpus.zip(&self.rates).zip(&self.grouped) {
             device.memory_bandwidth = rates.memory;
             device.launch = Seconds(rates.launch);
-            device.under_softmax = Some(rates.attention);
+            let better = grouped.as_ref().and_then(Grouped::rate).filter(|rate| *rate > rates.attention);
+            device.under_softmax = Some(better.unwrap_or(rates.attention));
+            device.prefers = if better.is_some() { vec![WGMMA.to_owned()] } else { Vec::new() };
             let types = [DType::BF16, DType::F16, DType::F32, DType::F64];
             device.flops = types.map(|dtype| (dtype, rates.of(dtype, tf32))).to_vec();
         }
@@ -146,6 +156,9 @@ impl Figures {
                 let name = if tf32 { "tf32" } else { dtype.name() };
                 let _ = writeln!(out, "#   {name:<5} {}", all.join(", "));
             }
+            if let Some(grouped) = &self.grouped[n] {
+                let _ = writeln!(out, "#   attention by mma {:.4}; {grouped}", rates.attention / 1e12);
+            }
         }
         out += if tf32 {
             "# The rate of f32 below is that with TF32.\n"
@@ -166,11 +179,11 @@ impl Amount {
         }
     }
 
-    /// Bytes of copies, the least first.
+    /// Bytes of copies, the least first: copy engines do them all.
     fn copies(self) -> &'static [usize] {
         match self {
-            Self::Full => &[16 << 10, 1 << 20, 16 << 20, 64 << 20],
-            Self::Small => &[1 << 10, 16 << 10, 256 << 10],
+            Self::Full => &[64 << 10, 1 << 20, 16 << 20, 64 << 20],
+            Self::Small => &[36 << 10, 128 << 10, 512 << 10],
         }
     }
 
@@ -205,7 +218,15 @@ impl Amount {
     fn attention(self) -> [usize; 3] {
         match self {
             Self::Full => [32, 4096, 128],
-            Self::Small => [2, 64, 32],
+            Self::Small => [2, 96, 32],
+        }
+    }
+
+    /// The same, where results of two ways are compared: tokens that fill no tile.
+    fn compared(self) -> [usize; 3] {
+        match self {
+            Self::Full => [8, 4097, 128],
+            Self::Small => [2, 301, 72],
         }
     }
 }

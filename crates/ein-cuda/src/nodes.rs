@@ -12,7 +12,7 @@ mod making;
 mod moves;
 
 use crate::copies::Lines;
-use crate::program::{Kernel, Matmul, Program, Target};
+use crate::program::{Kernel, Matmul, Program, Target, TensorMap};
 use crate::rows::Rows;
 use ein_run::cpu::boxes::BoxCopy;
 use ein_run::{Cause, RunError};
@@ -97,6 +97,8 @@ pub enum Value {
     I32(i32),
     /// `float`.
     F32(f32),
+    /// A tensor's description, of which the place is that of the row, and where the tensor is.
+    Map(TensorMap, Address),
 }
 
 /// What a node does.

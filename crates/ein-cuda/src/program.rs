@@ -120,6 +120,24 @@ pub enum Arg {
     I32(i32),
     /// `float`.
     F32(f32),
+    /// `const __grid_constant__ ein_Map`.
+    Map(TensorMap),
+}
+
+/// A tensor of 16-bit floats whose boxes kernels copy to shared memory, as the driver is to describe it: lines of 128 bytes,
+/// swizzled, one for each point of the box; what lies outside of the tensor is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap {
+    /// The first value.
+    pub place: Place,
+    /// `BF16` or `F16`.
+    pub dtype: DType,
+    /// Values along each axis, that of consecutive values first.
+    pub extents: [u64; 4],
+    /// Bytes from one value to the next, along each other axis: multiples of 16, below 2^40.
+    pub steps: [u64; 3],
+    /// Values of a box along each axis: 64 at most along the first, 256 along others.
+    pub boxes: [u32; 4],
 }
 
 /// `C[b] = f(A[b] B[b] + add[b] + bias)`, b in 0..batch; all matrices row-major, or their transposes. What is added and

@@ -5,7 +5,7 @@ mod support;
 use ein_cuda::program::{Program, Step};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
-use ein_ir::einsum::{Access, Einsum, Label};
+use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr};
 use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
@@ -159,6 +159,62 @@ fn factors_are_copied_where_that_makes_matrices() {
     let by_library = |p: &Program| p.steps.iter().any(|s| matches!(s, Step::Matmul(_)));
     for (what, program) in cases.programs() {
         assert!(by_library(program) && program.steps.len() > 1 && program.scratch > 0, "{what}: {program:?}");
+    }
+    cases.run();
+}
+
+/// Convolutions: windows of an image by `steps` and `apart` of the window's own elements, few channels and more, layouts with
+/// channels before and after places, the weight on either side.
+#[test]
+fn windows_are_gathered() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(61));
+    let mut expected = Vec::new();
+    for (n, (dtype, channels, outs, size, window, steps, apart)) in [
+        (DType::BF16, 3, 40, [13, 11], [3, 3], 1, 1),
+        (DType::F16, 5, 64, [9, 20], [3, 2], 2, 1),
+        (DType::BF16, 8, 70, [7, 7], [5, 3], 1, 2),
+        (DType::BF16, 40, 17, [6, 5], [3, 3], 1, 1),
+        (DType::F32, 4, 20, [12, 9], [3, 3], 1, 1),
+        (DType::F32, 4, 60, [12, 9], [3, 3], 1, 1),
+        (DType::BF16, 6, 140, [16, 17], [3, 3], 1, 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let whole = [0, 1].map(|i| (size[i] - 1) * steps + (window[i] - 1) * apart + 1);
+        let names = ["b", "o", "y", "x", "c", "i", "j"];
+        let extents = [2, outs, size[0], size[1], channels, window[0], window[1]];
+        let labels = names.iter().zip(extents).map(|(name, e)| Label::new(*name, e)).collect();
+        let at =
+            |place: usize, own: usize| Affine { offset: 0, terms: vec![(place, steps as i64), (own, apart as i64)] };
+        let (channel, across) = (Affine::label(4), [at(2, 5), at(3, 6)]);
+        let [y, x] = across;
+        let (shape, axes) = if n % 2 == 1 {
+            ([2, whole[0], whole[1], channels], [Affine::label(0), y, x, channel])
+        } else {
+            ([2, channels, whole[0], whole[1]], [Affine::label(0), channel, y, x])
+        };
+        let weight = rng.dense(dtype, &[outs, channels, window[0], window[1]], true);
+        let mut tensors = vec![rng.dense(dtype, &shape, true), weight];
+        let mut accesses = vec![Access { axes: axes.to_vec() }, Access::labels(&[1, 4, 5, 6])];
+        if n % 3 == 2 {
+            tensors.reverse();
+            accesses.reverse();
+        }
+        let mut join = Expr::new();
+        let (a, b) = (join.push_operand(0, dtype), join.push_operand(1, dtype));
+        join.binary(Binary::Mul, a, b).expect("one type");
+        let e = Einsum { labels, rank: 4, accesses, join, monoid: Monoid::Sum, dtype };
+        let what = format!("{dtype} {channels} {outs} {size:?} {window:?} {steps} {apart}");
+        add(&mut cases, &mut rng, &what, &e, &tensors, &e.space(), None);
+        let part = rng.part(&e.space());
+        add(&mut cases, &mut rng, &what, &e, &tensors, &part, Some(true));
+        expected.push((what, if dtype == DType::F32 { "product" } else { "gathered" }, outs));
+    }
+    // The first of each two is whole.
+    for ((_, program), (what, way_of_it, outs)) in cases.programs().step_by(2).zip(&expected) {
+        let few = *outs <= if *way_of_it == "product" { 24 } else { 128 };
+        assert!(!few || way(program) == *way_of_it && program.scratch == 0, "{what}: {program:?}");
     }
     cases.run();
 }

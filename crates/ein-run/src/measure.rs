@@ -131,6 +131,7 @@ impl Figures {
             free_elementwise: false,
             elements: Some(self.elements),
             under_softmax: Some(self.under_softmax),
+            prefers: Vec::new(),
             engines: None,
         };
         let mut links = Vec::new();

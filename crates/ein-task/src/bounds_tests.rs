@@ -17,6 +17,7 @@ fn bare(devices: usize, host: bool) -> Machine {
         free_elementwise: false,
         elements: None,
         under_softmax: None,
+        prefers: Vec::new(),
         engines: None,
     };
     let devices = (0..devices).map(device).collect();

@@ -18,6 +18,7 @@ fn line() -> Machine {
         free_elementwise: false,
         elements: None,
         under_softmax: None,
+        prefers: Vec::new(),
         engines: None,
     };
     let mut machine = Machine {

@@ -180,6 +180,9 @@ pub struct Device {
     pub elements: Option<f64>,
     /// Operations per second of products under a softmax; see `elements`.
     pub under_softmax: Option<f64>,
+    /// Names of ways to compute that measurements found to be the quicker ones on it, such as `wgmma`: whoever runs there
+    /// looks; prices do not.
+    pub prefers: Vec<String>,
     /// Copy engines: how many transfers may leave it at once. `None`: no limit but one for each link.
     pub engines: Option<u32>,
 }

@@ -16,6 +16,7 @@
 //! free_elementwise = false         # whether maps and reductions cost nothing; false when absent
 //! # elements = "400 MFLOP/s"       # of maps and folds beside bytes, on a thread; absent: bytes alone count
 //! # under_softmax = "20 GFLOP/s"   # products under a softmax; absent: as other products
+//! # prefers = ["wgmma"]            # ways to compute that were measured to be the quicker ones here
 //! engines = 2                      # transfers that may leave a device at once; absent: no limit
 //!
 //! [[switches]]                     # links all pairs of its devices; each has a port in and a port out
@@ -86,6 +87,8 @@ struct GroupRow {
     free_elementwise: bool,
     elements: Option<String>,
     under_softmax: Option<String>,
+    #[serde(default)]
+    prefers: Vec<String>,
     engines: Option<i64>,
 }
 
@@ -199,6 +202,10 @@ impl Machine {
                 if let Some(rate) = rate {
                     let _ = writeln!(out, "{what} = \"{}\"", FLOPS.text(rate));
                 }
+            }
+            if !d.prefers.is_empty() {
+                let all: Vec<String> = d.prefers.iter().map(|way| quoted(way)).collect();
+                let _ = writeln!(out, "prefers = [{}]", all.join(", "));
             }
             if let Some(engines) = d.engines {
                 let _ = writeln!(out, "engines = {engines}");
@@ -322,6 +329,7 @@ impl Builder {
                 free_elementwise: row.free_elementwise,
                 elements,
                 under_softmax,
+                prefers: row.prefers.clone(),
                 engines,
             });
         }

@@ -284,8 +284,9 @@ fn engines_and_processors_are_read_printed_and_kept() {
     };
     check(four(&format!("elements = \"0 FLOP/s\"\n{SWITCH}")), "elements of `gpu` is 0; it must be");
     check(four(&format!("under_softmax = \"5\"\n{SWITCH}")), "under_softmax of `gpu`: `5` is not a rate");
-    let rates = Machine::parse(&four(&format!("elements = \"400 MFLOP/s\"\nunder_softmax = \"20 GFLOP/s\"\n{SWITCH}")))
-        .unwrap();
+    let lines = "elements = \"400 MFLOP/s\"\nunder_softmax = \"20 GFLOP/s\"\nprefers = [\"one way\", \"another\"]\n";
+    let rates = Machine::parse(&four(&format!("{lines}{SWITCH}"))).unwrap();
+    assert_eq!((rates.devices[0].prefers.len(), none.devices[0].prefers.len()), (2, 0));
     assert_eq!((rates.devices[3].elements, rates.devices[3].under_softmax), (Some(4e8), Some(2e10)));
     assert_eq!(Machine::parse(&rates.to_text()), Ok(rates));
     check(four(&format!("engines = 0\n{SWITCH}")), "engines of `gpu` is 0; it must be a finite number above 0");

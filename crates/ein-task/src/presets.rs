@@ -70,6 +70,7 @@ fn cpus(name: &str, n: usize) -> Result<Machine, MachineError> {
         free_elementwise: false,
         elements: Some(1.6e9 * cores),
         under_softmax: Some(75e9 * cores),
+        prefers: Vec::new(),
         engines: None,
     };
     let port = |d: usize, way: &str| Resource { name: format!("copies.cpu{d}.{way}"), bandwidth: 5e9 };

@@ -71,6 +71,7 @@ fn machine(devices: usize, port: f64, latency: f64, issue: f64, launch: f64) -> 
         free_elementwise: false,
         elements: None,
         under_softmax: None,
+        prefers: Vec::new(),
         engines: None,
     };
     let mut links = Vec::new();

@@ -117,6 +117,7 @@ pub fn bare(name: &str, gpus: usize) -> Machine {
         free_elementwise: false,
         elements: None,
         under_softmax: None,
+        prefers: Vec::new(),
         engines: None,
     };
     Machine {

@@ -18,7 +18,7 @@ use ein_task::task::{OpRow, Slot, Task, TaskGraph, Value, Verb};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Layers and models of published sizes, and the devices that they are planned for.
-const WORKLOADS: [(&str, &[usize]); 11] = [
+const WORKLOADS: [(&str, &[usize]); 12] = [
     ("llama-7b-block:1x4096,bf16", &[1, 8]),
     ("llama-7b-block:8x1024,bf16", &[1, 8]),
     ("llama-7b-block:1x4096,f32", &[1]),
@@ -29,6 +29,7 @@ const WORKLOADS: [(&str, &[usize]); 11] = [
     ("attention:1x1000,8,2,64,causal,f16", &[1, 3]),
     ("attention:2x300,6,3,72,f32", &[1]),
     ("conv:2,3,17x19,5,3,f32", &[1, 3]),
+    ("conv:2,16,33x31,48,3,bf16", &[1]),
     ("ffnn:300,500,200,64,f32", &[1, 5]),
 ];
 
@@ -96,6 +97,7 @@ r: input DT[1, 4, 33, 128]
 odd: input DT[1, 2, 9, 21]
 huge: input DT[1, 1, 3, 300]
 large: input DT[1, 2, 70, 256]
+mid: input DT[1, 2, 150, 96]
 one: input DT[3, 8, 1, 128]
 cache: input DT[3, 2, 2000, 128]
 new: input DT[3, 2, 1, 128]
@@ -114,6 +116,8 @@ wide = attention(r, r, r)
 strange = attention(odd, odd, odd)
 general = attention(huge, huge, huge)
 largest = attention(large, large, large) causal
+middle = attention(mid, mid, mid)
+owned = attention(mid, mid, mid, mid, mid) own
 decoded = attention(one, cache, cache, new, new) own
 return moments
 return soft
@@ -130,6 +134,8 @@ return wide
 return strange
 return general
 return largest
+return middle
+return owned
 return decoded
 ";
 
@@ -173,6 +179,7 @@ pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
     for dtype in [DType::F64, DType::F32, DType::BF16, DType::I64, DType::U8] {
         collect("folds", &folds(dtype), &mut kernels, &mut faults);
     }
+    kernels.extend([1, 2, 4, 8, 16].map(generate::stores).map(|k| (k.name.clone(), k.source.clone())));
     match unseen() {
         Ok(tasks) => collect("unseen", &tasks, &mut kernels, &mut faults),
         Err(reason) => faults.push(reason),

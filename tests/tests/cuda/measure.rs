@@ -1,7 +1,7 @@
 //! GPUs that are not there are measured to be as quick as they are said to be.
 
 use ein_cuda::gpus::{Gpus, Selection};
-use ein_cuda::measure::{Amount, Figures, measure};
+use ein_cuda::measure::{Amount, Figures, Grouped, measure};
 use ein_fake_cuda::{FakeMachine, Side, Speeds, install};
 use ein_ir::dtype::DType;
 use ein_plan::options::Options;
@@ -61,7 +61,14 @@ fn figures_are_those_of_the_gpus() {
         let device = &machine.devices[n];
         near("f32", device.rate(DType::F32), 2e9 / slower);
         near("f16", device.rate(DType::F16), 8e9 / slower);
-        near("attention", device.under_softmax.expect("measured"), rates.attention);
+    }
+    // These GPUs have `wgmma`: it was tried, agrees, and is preferred where it is the quicker one.
+    for (n, grouped) in figures.grouped.iter().enumerate() {
+        let Some(Grouped::Agrees { rate, apart }) = grouped else { panic!("{grouped:?}") };
+        let (device, other) = (&machine.devices[n], figures.rates[n].attention);
+        assert!(*apart <= 0.025, "{apart}");
+        assert_eq!(device.prefers, if *rate > other { vec!["wgmma".to_owned()] } else { Vec::new() });
+        near("attention", device.under_softmax.expect("measured"), rate.max(other));
     }
     near("a slower GPU", figures.rates[0].attention, 3.0 * figures.rates[1].attention);
     let link = |from: u16, to: u16| machine.link(DeviceId(from), DeviceId(to)).expect("a link");

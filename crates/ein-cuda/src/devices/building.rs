@@ -3,7 +3,7 @@
 use super::{Settings, failed};
 use crate::driver::{
     Builder, DriverError, Element, Function, Gpu, KernelCall, Memory, Node as Built, Operands, Problem, Products,
-    Stored, Stream, Strided, Traced, Word,
+    Stored, Stream, Strided, Traced, Word, tensor_map,
 };
 use crate::nodes::{Address, Block, Node, Nodes, Sites, Value, Work};
 use crate::program::{Matmul, Matrix};
@@ -115,6 +115,10 @@ impl<'a> Building<'a> {
                         Value::I64(v) => Word::Long(v as u64),
                         Value::I32(v) => Word::Int(v),
                         Value::F32(v) => Word::Float(v),
+                        Value::Map(map, at) => {
+                            let address = self.address(at, 0)?;
+                            Word::Map(tensor_map(gpu, element(map.dtype), address, map.extents, map.steps, map.boxes)?)
+                        }
                     })
                 };
                 let args = args.iter().map(word).collect::<Result<Vec<_>, DriverError>>()?;
@@ -170,13 +174,16 @@ fn problem(m: &Matmul, workspace: u64, settings: Settings) -> Problem {
 }
 
 fn stored(matrix: &Matrix) -> Stored {
-    let element = match matrix.dtype {
+    let Matrix { stride, batch_stride, transposed, .. } = *matrix;
+    Stored { element: element(matrix.dtype), stride, batch_stride, transposed }
+}
+
+fn element(dtype: DType) -> Element {
+    match dtype {
         DType::F64 => Element::F64,
         DType::F32 => Element::F32,
         DType::BF16 => Element::BF16,
         DType::F16 => Element::F16,
-        DType::I64 | DType::I32 | DType::U8 | DType::Bool => unreachable!("products are of floats"),
-    };
-    let Matrix { stride, batch_stride, transposed, .. } = *matrix;
-    Stored { element, stride, batch_stride, transposed }
+        DType::I64 | DType::I32 | DType::U8 | DType::Bool => unreachable!("products and attention are of floats"),
+    }
 }

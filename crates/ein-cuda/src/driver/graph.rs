@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::error::{DriverError, check};
-use super::{Function, Gpu, Memory, Products, Replay, Stream, Traced};
+use super::{Function, Gpu, Memory, Products, Replay, Stream, TensorMap, Traced};
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode,
     CUmemorytype, CUstreamCaptureMode,
@@ -38,6 +38,8 @@ pub enum Word {
     Int(i32),
     /// A `float`.
     Float(f32),
+    /// A tensor's description.
+    Map(TensorMap),
 }
 
 /// A kernel on a grid.
@@ -78,8 +80,13 @@ impl Builder {
 
     /// Adds a kernel, which runs on the GPU that it was loaded on.
     pub fn kernel(&mut self, call: &KernelCall<'_>, after: &[Node]) -> Result<Node, DriverError> {
-        let mut words: Vec<[u8; 8]> = call.args.iter().map(|word| word.bytes()).collect();
-        let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|w| w.as_mut_ptr().cast()).collect();
+        let pointers = call.args.iter().map(|word| match word {
+            Word::Long(v) => std::ptr::from_ref(v).cast_mut().cast(),
+            Word::Int(v) => std::ptr::from_ref(v).cast_mut().cast(),
+            Word::Float(v) => std::ptr::from_ref(v).cast_mut().cast(),
+            Word::Map(v) => std::ptr::from_ref(v).cast_mut().cast(),
+        });
+        let mut pointers: Vec<*mut c_void> = pointers.collect();
         let params = CUDA_KERNEL_NODE_PARAMS {
             func: call.function.function,
             gridDimX: call.grid[0],
@@ -95,7 +102,7 @@ impl Builder {
             ctx: call.function.gpu().context()?,
         };
         self.functions.push(call.function.clone());
-        // SAFETY: arguments are copied by the call. That they are what the kernel takes is the generator's to get right,
+        // SAFETY: arguments are copied, and not written, by the call. That they are what the kernel takes is the generator's to get right,
         // as is what the kernel does with the memory of GPUs.
         self.add("cuGraphAddKernelNode", after, |node, graph, list, count| unsafe {
             sys::cuGraphAddKernelNode_v2(node, graph, list, count, &raw const params)
@@ -269,17 +276,5 @@ impl Drop for Builder {
             // SAFETY: it is this one's own; what was instantiated from it is a copy.
             unsafe { sys::cuGraphDestroy(self.graph) };
         }
-    }
-}
-
-impl Word {
-    fn bytes(self) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        match self {
-            Self::Long(v) => bytes = v.to_ne_bytes(),
-            Self::Int(v) => bytes[..4].copy_from_slice(&v.to_ne_bytes()),
-            Self::Float(v) => bytes[..4].copy_from_slice(&v.to_ne_bytes()),
-        }
-        bytes
     }
 }

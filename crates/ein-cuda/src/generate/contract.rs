@@ -1,15 +1,16 @@
 //! Sums of products of two operands: how their labels make matrices, and what does them.
 //!
 //! The library where strides are those of matrices and types go together; a kernel that reads the one factor once where
-//! the other has few rows ([`thin`](super::thin)); squares in shared memory for everything else that is large
-//! ([`tile`](super::tile)). What is small is a reduction like any other.
+//! the other has few rows ([`thin`](super::thin)); squares in shared memory for everything else that is large, by tensor
+//! cores if it is of 16-bit floats ([`gathered`](super::gathered), [`tile`](super::tile)): windows that overlap, as of
+//! convolutions, are not copied first where few read them. What is small is a reduction like any other.
 
 use super::body::{Body, Memory, Operand};
 use super::ending::After;
 use super::loops::Loops;
 use super::state::State;
 use super::stored::Stored;
-use super::{library, thin, tile};
+use super::{gathered, library, thin, tile};
 use crate::program::{Program, Target};
 use ein_ir::dtype::DType;
 use ein_ir::expr::{Binary, Row};
@@ -119,7 +120,11 @@ pub(crate) fn push(
     if thin <= thin::MOST && both && thin::push(c, after, &out, result, target, program)? {
         return Ok(true);
     }
-    if target.library && library::push(c, after, &out, result, program)? {
+    let better = gathered::is_better(c);
+    if target.library && !better && library::push(c, after, &out, result, program)? {
+        return Ok(true);
+    }
+    if gathered::takes(c) && gathered::push(c, after, &out, result, program)? {
         return Ok(true);
     }
     tile::push(c, after, &out, result, program)

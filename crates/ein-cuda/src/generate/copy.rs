@@ -7,12 +7,13 @@ use super::body::{Body, Memory, Operand};
 use super::map::{self, Target};
 use super::stored::Stored;
 use super::strided::Strided;
-use crate::program::{Base, Program, Step};
+use crate::program::{Base, Kernel, Program, Step};
 use ein_ir::einsum::Affine;
 use ein_ir::expr::Row;
 use ein_ir::region::Region;
 use ein_run::Cause;
 use ein_task::task::Task;
+use std::sync::Arc;
 
 /// The step that copies what is read by the memory of `from`, over `labels`, to `target`.
 pub(crate) fn copy(from: Memory, labels: Region, target: &Target) -> Result<Option<Step>, Cause> {
@@ -62,6 +63,24 @@ pub(crate) fn paste(pieces: &[Stored], there: usize, result: &Stored) -> Result<
         }
     }
     Ok(program)
+}
+
+/// Threads of a block of [`stores`].
+pub const STORING: u32 = 256;
+
+/// The kernel that copies consecutive words of 1, 2, 4, 8 or 16 bytes, one a thread: to, from, and how many. It does what
+/// is too little for a copy engine, mostly from one GPU's memory to another's.
+pub fn stores(word: u64) -> Arc<Kernel> {
+    let source = format!(
+        "extern \"C\" __global__ void __launch_bounds__({STORING}) NAME(unsigned char* to, const unsigned char* from, long \
+         long count) {{
+    typedef ein_Word<{word}>::type word;
+    const long long n = (long long)blockIdx.x * {STORING} + threadIdx.x;
+    if (n < count) ((word*)to)[n] = ((const word*)from)[n];
+}}
+"
+    );
+    Kernel::new("move", &source)
 }
 
 /// The program that copies what `to`, the receiving row of a move, receives: out of the value of `from`, the row that the

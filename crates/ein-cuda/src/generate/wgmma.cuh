@@ -53,10 +53,10 @@ struct ein_Begun {
 static struct ein_Groups {
     ein_Begun begun[48];
     // Of accumulators that are on their way: what they held. They hold NaN meanwhile, so that a missing wait shows.
-    float* away[2];
-    float saved[2][64];
+    float* away[3];
+    float saved[3][64];
     int count, group;
-} ein_groups[256];
+} ein_groups[384];
 
 // An operand in shared memory by its description, as the hardware decodes it.
 struct ein_Described {
@@ -95,9 +95,11 @@ template <typename T> EIN_FN ein_Begun* ein_begin(float* d, int columns, bool ad
     if (own.count == 48) ein_shim_trap(__LINE__, "too many products that nobody waits for");
     ein_Begun* one = &own.begun[own.count++];
     *one = ein_Begun{d, 0, columns, own.group, false, add, 0, b, {}, T::from};
-    if (own.away[0] == d || own.away[1] == d) return one;
-    const int place = own.away[0] ? 1 : 0;
-    if (own.away[place]) ein_shim_trap(__LINE__, "three accumulators are on their way");
+    int place = 0;
+    for (int n = 0; n < 3; n++)
+        if (own.away[n] == d) return one;
+    while (place < 3 && own.away[place]) place++;
+    if (place == 3) ein_shim_trap(__LINE__, "four accumulators are on their way");
     own.away[place] = d;
     for (int n = 0; n < columns / 2; n++) own.saved[place][n] = d[n], d[n] = ein_nan();
     one->saved = own.saved[place];
@@ -151,11 +153,13 @@ template <int GROUPS> EIN_FN void ein_group_wait() {
     for (; done < own.count && own.begun[done].group + GROUPS < own.group; done++) ein_finish(own.begun[done]);
     for (int n = done; n < own.count; n++) own.begun[n - done] = own.begun[n];
     own.count -= done;
-    for (int place = 0; place < 2; place++) {
+    for (int place = 0; place < 3; place++) {
         bool away = false;
         for (int n = 0; n < own.count; n++) away |= own.begun[n].d == own.away[place];
         if (!away) own.away[place] = 0;
     }
+    // The instruction is a whole warp's.
+    __syncwarp();
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 #endif

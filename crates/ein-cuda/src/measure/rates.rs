@@ -21,7 +21,7 @@ pub struct Rates {
     pub launch: f64,
     /// Products, by shape and type.
     pub products: Vec<Product>,
-    /// Operations per second of attention's products, by the spec's count: causal, bf16.
+    /// Operations per second of attention's products, by the spec's count: causal, bf16, by `mma`.
     pub attention: f64,
 }
 
@@ -52,8 +52,7 @@ pub(super) fn rates(seat: Seat, timing: Timing, amount: Amount) -> Result<Rates,
     let each = |timing: Timing, op: &Op, types: &[TensorType]| {
         timing.each(&on, amount.times(), |rows, n| chain(rows, op, types, n))
     };
-    let (op, types) = sum(1);
-    let launch = each(timing, &op, &types)?;
+    let launch = launch(seat, timing, amount)?;
     let (op, types) = sum(amount.elements());
     let memory = 12.0 * amount.elements() as f64 / beside(each(timing, &op, &types)?, launch);
     let mut products = Vec::new();
@@ -70,10 +69,22 @@ pub(super) fn rates(seat: Seat, timing: Timing, amount: Amount) -> Result<Rates,
             products.push(Product { dtype, tf32, shape, rate: 2.0 * (m * n * k) as f64 / seconds });
         }
     }
+    let attention = attending(seat, timing, amount, launch)?;
+    Ok(Rates { memory, launch, products, attention })
+}
+
+/// Seconds that one more task takes beside its work.
+pub(super) fn launch(seat: Seat, timing: Timing, amount: Amount) -> Result<f64, MeasureError> {
+    let (op, types) = sum(1);
+    timing.each(&[seat], amount.times(), |rows, n| chain(rows, &op, &types, n))
+}
+
+/// Operations per second of attention, by the way that the settings say.
+pub(super) fn attending(seat: Seat, timing: Timing, amount: Amount, launch: f64) -> Result<f64, MeasureError> {
     let (op, types) = attention(amount.attention());
     let spec = op.spec(&[DType::BF16; 3]).expect("it computes");
-    let attention = spec.operations(&spec.space()) / beside(each(timing, &op, &types)?, launch);
-    Ok(Rates { memory, launch, products, attention })
+    let each = timing.each(&[seat], amount.times(), |rows, n| chain(rows, &op, &types, n))?;
+    Ok(spec.operations(&spec.space()) / beside(each, launch))
 }
 
 /// What work takes of a task's seconds: at least a tenth of them.
@@ -118,7 +129,7 @@ fn sum(elements: usize) -> (Op, Vec<TensorType>) {
 }
 
 /// Causal attention of so many heads, tokens and elements of a head.
-fn attention([heads, tokens, size]: [usize; 3]) -> (Op, Vec<TensorType>) {
+pub(super) fn attention([heads, tokens, size]: [usize; 3]) -> (Op, Vec<TensorType>) {
     let ty = format!("input bf16[1, {heads}, {tokens}, {size}]");
     let text = format!("q: {ty}\nk: {ty}\nv: {ty}\ny = attention(q, k, v) causal\nreturn y\n");
     let graph = ein_ir::text::parse(&text).expect("well formed");

@@ -256,6 +256,7 @@ impl<'a> Making<'a> {
                     Arg::I64(v) => Value::I64(v),
                     Arg::I32(v) => Value::I32(v),
                     Arg::F32(v) => Value::F32(v),
+                    Arg::Map(map) => Value::Map(map, at(map.place)),
                 };
                 let args = launch.args.iter().map(value).collect();
                 let (grid, block, shared) = (launch.grid, launch.block, launch.shared);

@@ -1,9 +1,9 @@
 //! What goes from one device's memory to another's.
 
 use super::making::Making;
-use super::{Block, Sites, Work};
+use super::{Address, Block, Sites, Value, Work};
 use crate::copies::{Lines, Pitch, of_value};
-use crate::generate::moved;
+use crate::generate::{STORING, moved, stores};
 use ein_run::Cause;
 use ein_task::task::{Task, TaskGraph, TaskId, Verb};
 
@@ -13,6 +13,9 @@ const WIDTH: u64 = 512;
 const ALIGNED: u64 = 16;
 /// Most copies of one move.
 const COPIES: usize = 4;
+/// Most bytes of a move that threads of the sending GPU store, rather than a copy engine, which takes longer to begin than
+/// so few bytes take to cross.
+const SMALL: u64 = 32 << 10;
 
 /// The receiving halves that need not be done: a fold alone reads what they bring, and can read it where it is. It is
 /// folded as it arrives, and nothing is written in between.
@@ -69,6 +72,13 @@ impl Making<'_> {
             if is_scattered(&copies) {
                 return self.kernels(id, source, by, waits);
             }
+            let stores = |d: usize| !host(d) && self.sites.reaches(d, from + to - d);
+            if is_small(&copies) && !host(from) && !host(to) {
+                let by = [from, to].into_iter().find(|&d| stores(d)).unwrap_or(by);
+                let (from, to) = (Block::Device(from), Block::Device(to));
+                let store = |lines| stored(shifted(lines, begin), from, to);
+                return Ok(copies.into_iter().map(|lines| self.push(Some(id), by, store(lines), waits)).collect());
+            }
             let (from, to) = (Block::Device(from), Block::Device(to));
             let copy = |lines| Work::Copy { from, to, lines: shifted(lines, begin) };
             return Ok(copies.into_iter().map(|lines| self.push(Some(id), by, copy(lines), waits)).collect());
@@ -102,6 +112,25 @@ impl Making<'_> {
 /// Whether lines are so short, or copies so many, that a kernel is faster than copy engines.
 fn is_scattered(copies: &[Lines]) -> bool {
     copies.len() > COPIES || copies.iter().any(|c| c.lines * c.layers > 1 && c.width < WIDTH)
+}
+
+/// Whether there is so little in one piece each that threads are done with it before a copy engine begins.
+fn is_small(copies: &[Lines]) -> bool {
+    copies.iter().all(|c| c.lines * c.layers == 1) && copies.iter().map(Lines::bytes).sum::<u64>() <= SMALL
+}
+
+/// Consecutive bytes, copied by threads: the widest words that both places are multiples of.
+fn stored(lines: Lines, from: Block, to: Block) -> Work {
+    let (bytes, places) = (lines.width, lines.from.offset | lines.to.offset | lines.width);
+    let word = 1 << places.trailing_zeros().min(4);
+    let at = |block, offset| Value::Address(Address { block, offset });
+    Work::Kernel {
+        kernel: stores(word),
+        grid: [bytes.div_ceil(word * u64::from(STORING)) as u32, 1, 1],
+        block: [STORING, 1, 1],
+        shared: 0,
+        args: vec![at(to, lines.to.offset), at(from, lines.from.offset), Value::I64((bytes / word) as i64)],
+    }
 }
 
 /// Lines of values as lines of the blocks in which the values begin so many bytes in.

@@ -80,27 +80,47 @@ impl Cases {
             compiled.push(module);
         }
         for case in self.0 {
-            let own = Memory::of(&case.own);
-            let reads: Vec<Memory> = case.reads.iter().map(|r| Memory::of(r)).collect();
-            let fault = Memory::new(32);
-            let memory =
-                Slots { own: &own, reads: &reads, fault: &fault, scratch: Memory::new(case.program.scratch as usize) };
-            for step in &case.program.steps {
-                let module = |name: &str| &compiled[modules[name]];
-                memory.step(step, &module).unwrap_or_else(|e| panic!("{}: {e}\n{}", case.what, source(step)));
-            }
-            let read = |m: &Memory| m.read::<u64>().unwrap_or_else(|e| panic!("{}: {e}", case.what));
-            for (n, (before, after)) in case.reads.iter().zip(&reads).enumerate() {
-                let after: Vec<u8> = after.read().unwrap_or_else(|e| panic!("{}: read {n}: {e}", case.what));
-                assert_eq!(*before, after, "{}: read {n} was written", case.what);
-            }
-            memory.scratch.read::<u8>().unwrap_or_else(|e| panic!("{}: scratch: {e}", case.what));
-            let left: Vec<u8> = own.read().unwrap_or_else(|e| panic!("{}: {e}", case.what));
-            let record = read(&fault);
-            let fault =
-                Fault { row: record[0], code: record[1] as i64, value: record[2] as i64, limit: record[3] as i64 };
+            let module = |name: &str| &compiled[modules[name]];
+            let (left, fault) = case.executed(&module).unwrap_or_else(|e| panic!("{}: {e}", case.what));
             (case.check)(&case.what, &left, fault);
         }
+    }
+
+    /// What every program leaves, or what is noticed, when another text stands before its kernels.
+    pub fn outcomes(self, prelude: &str) -> Vec<Result<Vec<u8>, String>> {
+        let outcome = |case: Case| {
+            let launches = case.program.steps.iter().filter_map(launched);
+            let kernels: BTreeMap<&str, &str> =
+                launches.map(|l| (l.kernel.name.as_str(), l.kernel.source.as_str())).collect();
+            let text: String = kernels.into_values().collect();
+            let module = Module::compile(&format!("{prelude}\n{text}")).unwrap_or_else(|e| panic!("{e}"));
+            case.executed(&|_| &module).map(|(left, _)| left)
+        };
+        self.0.into_iter().map(outcome).collect()
+    }
+}
+
+impl Case {
+    /// Executes the program: what its slot holds after, and the device's fault record.
+    fn executed<'m>(&self, module: &dyn Fn(&str) -> &'m Module) -> Result<(Vec<u8>, Fault), String> {
+        let own = Memory::of(&self.own);
+        let reads: Vec<Memory> = self.reads.iter().map(|r| Memory::of(r)).collect();
+        let fault = Memory::new(32);
+        let memory =
+            Slots { own: &own, reads: &reads, fault: &fault, scratch: Memory::new(self.program.scratch as usize) };
+        for step in &self.program.steps {
+            memory.step(step, module).map_err(|e| format!("{e}\n{}", source(step)))?;
+        }
+        for (n, (before, after)) in self.reads.iter().zip(&reads).enumerate() {
+            let after: Vec<u8> = after.read().map_err(|e| format!("read {n}: {e}"))?;
+            if *before != after {
+                return Err(format!("read {n} was written"));
+            }
+        }
+        memory.scratch.read::<u8>().map_err(|e| format!("scratch: {e}"))?;
+        let record = fault.read::<u64>()?;
+        let fault = Fault { row: record[0], code: record[1] as i64, value: record[2] as i64, limit: record[3] as i64 };
+        Ok((own.read()?, fault))
     }
 }
 
@@ -138,6 +158,7 @@ impl Slots<'_> {
                     Arg::I64(v) => Argument::I64(v),
                     Arg::I32(v) => Argument::I32(v),
                     Arg::F32(v) => Argument::F32(v),
+                    Arg::Map(map) => Argument::Map(self.map(&map)),
                 };
                 let args: Vec<Argument> = launch.args.iter().map(argument).collect();
                 let name = &launch.kernel.name;
@@ -159,6 +180,22 @@ impl Slots<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// A tensor as the driver of a Hopper would describe it.
+    fn map(&self, map: &ein_cuda::program::TensorMap) -> [u64; 16] {
+        let described = ein_fake_cuda::TensorMap {
+            dtype: if map.dtype == DType::BF16 { 9 } else { 6 },
+            address: self.memory(map.place.base).address() + map.place.offset,
+            extents: map.extents.to_vec(),
+            steps: map.steps.to_vec(),
+            boxes: map.boxes.to_vec(),
+            every: vec![1; 4],
+            interleave: 0,
+            swizzle: 3,
+            fill: 0,
+        };
+        described.encode((9, 0)).unwrap_or_else(|e| panic!("{map:?}: {e}"))
     }
 
     fn put(&self, to: Place, bytes: &[u8]) -> Result<(), String> {

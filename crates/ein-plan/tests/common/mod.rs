@@ -45,6 +45,7 @@ fn device(name: String, kind: DeviceKind) -> Device {
         free_elementwise: false,
         elements: None,
         under_softmax: None,
+        prefers: Vec::new(),
         engines: None,
     }
 }

@@ -72,6 +72,15 @@ impl Rows {
         self.push(to, Verb::Receive { from }, &[send], value)
     }
 
+    /// A result of the graph, by this name: a value, whole.
+    pub fn output(&mut self, name: &str, of: TaskId) {
+        let (device, region) = (self.0.task(of).device.index(), self.0.task(of).value.region.clone());
+        let ty = TensorType::new(self.0.task(of).value.form.fields[0].dtype, region.shape());
+        self.0.outputs.push((name.into(), ty));
+        let output = self.0.outputs.len() - 1;
+        self.push(device, Verb::Output { output }, &[of], Value::nothing(region));
+    }
+
     /// Has a row wait for an earlier one besides those that it reads. [`Rows::apart`] keeps that; planning memory does not.
     pub fn wait(&mut self, row: TaskId, earlier: TaskId) {
         self.0.tasks[row.index()].after.push(earlier);

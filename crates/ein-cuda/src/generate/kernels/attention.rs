@@ -6,7 +6,7 @@
 //!   and multiplies without tensor cores, in squares of registers.
 //! * *tiles*: 16-bit floats, many rows. A block takes 64 or 128 rows: queries of a head and, with grouped heads, those of
 //!   all heads that share keys, so that these come from memory once for the group.
-//! * *groups*: the same by `wgmma`, which Hopper alone has, for heads of up to 128; where it is asked for.
+//! * *groups*: the same by `wgmma` and bulk copies, which Hopper alone has; where it is asked for.
 //! * *split*: 16-bit floats, few rows of many keys: decoding. Blocks share the keys, whose bytes are all that matters, and
 //!   leave parts in scratch memory that a second kernel folds in order.
 //!
@@ -15,13 +15,15 @@
 //! blocks. Registers: 128 of accumulators, 32 of scores, 16 of weights, 8 + 4 of fragments, about 40 of addresses and
 //! state: below 255.
 //!
-//! That of *groups* for d = e = 128: 8 warps of 16 rows and tiles of 128 keys. Shared memory: 128 rows of q, 2 tiles of k and
-//! of v, lines of 128 bytes: 32 768 + 2 · 2 · 32 768 and 2 KiB, one block for an SM. Registers: 64 of accumulators, 64 of
-//! scores, 32 of weights. Its products run while weights are computed, each at 4 096 operations a clock; 16-byte copies to
-//! swizzled places are 16 a thread and tile, of some 2 000 clocks.
+//! That of *groups* for d = e = 128: 8 warps of 16 rows that multiply, one that fetches, and tiles of 128 keys. Shared
+//! memory: 128 rows of q, 2 tiles of k and of v, lines of 128 bytes: 32 768 + 2 · 2 · 32 768 and 2 KiB, one block for an SM.
+//! Registers: 240 for threads that multiply (64 of accumulators, 64 of scores, 32 of weights), 24 for the others. A tile is
+//! 8.4 M operations, at 4 096 a clock 2 048 clocks, and 16 384 powers of 2, at 16 a clock 1 024, which the other group's
+//! products hide; its 64 KiB come by four instructions of one thread.
 //!
 //! Where there are fewer blocks of *tiles* or *groups* than multiprocessors, blocks share keys as those of *split* do.
 
+mod maps;
 mod structs;
 mod ways;
 
@@ -68,10 +70,11 @@ pub(super) fn program(a: &Attention, call: &Call<'_>, target: &Target) -> Result
     }
 }
 
-/// An operand of four axes: where its first element is, and its steps.
+/// An operand of four axes: where its first element is, and its extents and steps.
 #[derive(Clone, Copy)]
 struct Operand {
     place: Place,
+    extents: [usize; 4],
     steps: [i64; 4],
 }
 
@@ -188,12 +191,14 @@ impl<'a> Problem<'a> {
     fn kernel(&self, what: &str, call: &Call<'_>, unit: f64, warps: usize, body: &str) -> std::sync::Arc<Kernel> {
         let (of, out, threads) = (self.constants(unit), self.results(call), warps * 32);
         // Two blocks at a time: told nothing, the compiler aims at more and keeps values outside of registers.
-        let blocks = if what == "attention_groups" { 1 } else { 2 };
+        let (blocks, maps) = if what == "attention_groups" { (1, self.maps()) } else { (2, Vec::new()) };
+        let names = &["k_map", "v_map", "own_k_map", "own_v_map"][..maps.len()];
+        let maps = names.iter().fold(String::new(), |all, name| all + ", const __grid_constant__ ein_Map " + name);
         let source = format!(
             "{of}{out}extern \"C\" __global__ void __launch_bounds__({threads}, {blocks}) NAME(const unsigned char* q, const \
              unsigned char* k, const unsigned char* v, const unsigned char* mask, const unsigned char* own_k, const \
              unsigned char* own_v, const unsigned char* offsets, unsigned char* values, unsigned char* tops, unsigned \
-             char* sums, unsigned char* parts, long long diagonal, long long phase, long long query, long long key) {{
+             char* sums, unsigned char* parts, long long diagonal, long long phase, long long query, long long key{maps}) {{
     typedef NAME_of::element element;
     const NAME_of a{{(const element*)q, (const element*)k, (const element*)v, (const element*)mask, (const \
              element*)own_k, (const element*)own_v, offsets, diagonal, phase, query, key}};
@@ -232,6 +237,9 @@ impl<'a> Problem<'a> {
         let mut args: Vec<Arg> = places.into_iter().map(Arg::Pointer).collect();
         let [query, key] = self.first.map(|n| n as i64);
         args.extend([self.diagonal, self.phase as i64, query, key].map(Arg::I64));
+        if kernel.kind() == "attention_groups" {
+            args.extend(self.maps().into_iter().map(Arg::Map));
+        }
         match launch(kernel, grid, warps as u32 * 32, args)? {
             Step::Launch(launch) => Ok(Step::Launch(Launch { shared: shared as u32, ..launch })),
             other => Ok(other),
@@ -250,5 +258,5 @@ fn operand(call: &Call<'_>, n: usize, axes: [Interval; 4]) -> Result<Operand, Ca
     let all = strides(&stored.region.shape());
     let steps = [0, 1, 2, 3].map(|n| all[n] as i64);
     let first: i64 = (0..4).map(|n| (axes[n].lo - stored.region.0[n].lo) as i64 * steps[n]).sum();
-    Ok(Operand { place: stored.at(0, first), steps })
+    Ok(Operand { place: stored.at(0, first), extents: axes.map(Interval::len), steps })
 }

@@ -37,6 +37,15 @@ impl Problem<'_> {
         steps(["OV_B", "OV_H", "OV_S"], own[1]);
         let mask = self.mask.map_or(none, |m| m.steps);
         steps(["M_B", "M_H", "M_S"], mask);
+        // Along which axes of their descriptions keys, heads and batches of operands go.
+        let own_axes = self.own.map_or([[0; 3]; 2], |own| own.map(|o| o.axes()));
+        for (name, axes) in [("K", self.k.axes()), ("V", self.v.axes()), ("OK", own_axes[0]), ("OV", own_axes[1])] {
+            let [batch, head, key] = axes;
+            let _ = writeln!(
+                text,
+                "    static constexpr int {name}_KEY = {key}, {name}_HEAD = {head}, {name}_BATCH = {batch};"
+            );
+        }
         let window = a.window.unwrap_or(0);
         let _ = writeln!(text, "    static constexpr long long M_T = {}, WINDOW = {window};", mask[3]);
         let (causal, masked, owned) = (a.causal, self.mask.is_some(), self.own.is_some());

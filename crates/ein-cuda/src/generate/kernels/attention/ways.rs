@@ -13,14 +13,16 @@ const LEAST_KEYS: usize = 256;
 /// Keys that a block of *tiles* or *groups* takes at least, where blocks share them: what it leaves of a row takes as long
 /// to write and read as some hundred keys to see.
 const MANY_KEYS: usize = 512;
-/// Groups of four warps of a block of *groups*, each of 64 rows.
-const GROUPS: usize = 2;
+/// Rows of a block of *groups*, and its warps: two groups of four multiply 64 rows each, of a third one fetches.
+const GROUPED: (usize, usize) = (128, 12);
 
 /// What a block of *tiles* or *groups* does at a time.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
     /// Rows of a warp, in units of 16; 0: warps multiply four together.
     mt: usize,
+    /// Of *groups*, tiles of keys and of values that there is room for.
+    stages: usize,
     /// Warps.
     warps: usize,
     /// Rows of the block.
@@ -88,38 +90,56 @@ impl Problem<'_> {
         let tile = |(mt, keys): (usize, usize)| {
             let rows = WARPS * mt * 16;
             let room = 2 * (rows * padded(self.d) + 2 * keys * (padded(self.d) + padded(self.e))) + 8 * rows + 8;
-            Tile { mt, warps: WARPS, rows, keys, room }
+            Tile { mt, stages: 2, warps: WARPS, rows, keys, room }
         };
         [best, (1, 32), (1, 16)].into_iter().map(tile).find(|tile| tile.room <= target.shared as usize)
     }
 
     /// What a block of *groups* does at a time, where that is wanted and there are rows enough for it.
     pub(super) fn groups(&self, target: &Target) -> Option<Tile> {
-        let rows = GROUPS * 64;
+        if !target.wgmma || !self.words() || self.queries * self.group <= 64 || self.maps().is_empty() {
+            return None;
+        }
+        let ((rows, warps), keys) = (GROUPED, self.grouped_keys());
         let wide = |values: usize| values.next_multiple_of(64);
-        let keys = 128;
-        let room = 1024 + 2 * (wide(self.d) * (rows + 2 * keys) + wide(self.e) * 2 * keys) + 8 * rows + 16;
-        // Of larger heads the accumulators alone would take half of the registers.
-        let small = self.d.max(self.e) <= 128;
-        let fits =
-            target.wgmma && small && self.words() && self.queries * self.group > 64 && room <= target.shared as usize;
-        fits.then_some(Tile { mt: 0, warps: GROUPS * 4, rows, keys, room })
+        let tile = |stages: usize| {
+            let values = wide(self.d) * (rows + stages * keys) + wide(self.e) * stages * keys;
+            Tile { mt: 0, stages, warps, rows, keys, room: 1024 + 2 * values + 8 * rows + 32 + 32 * stages }
+        };
+        // Small tiles are done with sooner than their successors come, unless several are on their way.
+        let wanted = if self.d.max(self.e) <= 64 { 4 } else { 2 };
+        Some(tile(wanted)).filter(|tile| tile.room <= target.shared as usize)
     }
 
     pub(super) fn by_tiles(&self, call: &Call<'_>, tile: Tile, target: &Target) -> Result<Program, Cause> {
-        let Tile { mt, warps, rows: bm, keys: bn, room } = tile;
+        let Tile { mt, stages, warps, rows: bm, keys: bn, room } = tile;
         let (rows, tag) = (self.queries * self.group, self.tag());
         let blocks = rows.div_ceil(bm) * self.pairs * self.batch;
         let splits = self.splits(blocks, room, target);
-        let (what, of) = match mt {
-            0 => ("groups", format!("{tag}, {bn}, {splits}")),
-            _ => ("tiles", format!("{tag}, {mt}, {warps}, {bn}, {splits}")),
+        let grouped = mt == 0;
+        let what = if grouped { "groups" } else { "tiles" };
+        let (own_room, does) = if grouped {
+            let of =
+                if self.own.is_some() { "k_map, v_map, own_k_map, own_v_map" } else { "k_map, v_map, k_map, v_map" };
+            (
+                format!("ein_Grouped<NAME_of, {bn}, {stages}>::ROOM"),
+                format!(
+                    "ein_attention_groups<NAME_of, {tag}, {bn}, {stages}, {splits}>(a, ein_Maps{{{of}}}, out, (float*)parts, \
+                     ein_room);"
+                ),
+            )
+        } else {
+            (
+                format!("ein_attention_tiles_room<NAME_of, {mt}, {warps}, {bn}>()"),
+                format!(
+                    "ein_attention_tiles<NAME_of, {tag}, {mt}, {warps}, {bn}, {splits}>(a, out, (float*)parts, ein_room);"
+                ),
+            )
         };
-        let sizes = if mt == 0 { format!("{bn}") } else { format!("{mt}, {warps}, {bn}") };
         let body = format!(
             "extern __shared__ __align__(16) unsigned char ein_room[];
-    static_assert(ein_attention_{what}_room<NAME_of, {sizes}>() == {room}, \"the room that the launch gives\");
-    ein_attention_{what}<NAME_of, {of}>(a, out, (float*)parts, ein_room);"
+    static_assert({own_room} == {room}, \"the room that the launch gives\");
+    {does}"
         );
         let kernel = self.kernel(&format!("attention_{what}"), call, LOG2_E, warps, &body);
         let mut steps = vec![self.launch(call, kernel, (blocks * splits) as u64, warps, room)?];
