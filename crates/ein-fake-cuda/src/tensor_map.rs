@@ -119,6 +119,8 @@ impl TensorMap {
 mod tests {
     use super::*;
 
+    type Change = fn(&mut TensorMap);
+
     #[test]
     fn maps_keep_to_the_drivers_rules() {
         let good = TensorMap {
@@ -133,7 +135,6 @@ mod tests {
             fill: 0,
         };
         assert!(good.encode((9, 0)).is_ok());
-        type Change = fn(&mut TensorMap);
         let changes: [(Change, &str); 11] = [
             (|m| m.address = 0x1008, "a multiple of 16"),
             (|m| m.steps[1] = 1336, "multiples of 16"),

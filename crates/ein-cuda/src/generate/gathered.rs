@@ -86,7 +86,7 @@ pub(crate) fn push(
     for side in &sides {
         text += &side.declare(counter);
     }
-    let _ = write!(text, "auto load = [&](const {counter} k0) {{\n");
+    let _ = writeln!(text, "auto load = [&](const {counter} k0) {{");
     for side in &sides {
         text += &side.load(&inner, &names[side.which], counter, k);
     }
