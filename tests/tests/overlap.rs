@@ -16,7 +16,7 @@ use ein_task::task_text::print;
 use ein_task::units::Seconds;
 use ein_task::verify::verify;
 use ein_tests::computed::once;
-use ein_tests::plans::computes;
+use ein_tests::plans::{computes, graph};
 use ein_tests::same::{difference, variable};
 use ein_tests::small::products;
 use ein_tests::{choices, random};
@@ -48,6 +48,48 @@ fn cut_plans_compute_the_same() {
         }
     }
     assert!(cut > 0, "no plan was cut");
+}
+
+/// Queries and keys that products make: where keys come from other devices, attention begins with those that are there.
+fn attends(tokens: usize, settings: &str) -> Graph {
+    graph(&format!(
+        "x: input f32[{tokens}, 16]\n\
+         a: param f32[16, 4, 8]\nb: param f32[16, 2, 8]\nc: param f32[16, 2, 8]\n\
+         q = einsum f32 (h: 4, s: {tokens}, d: 8 | n: 16) sum x[s, n] * a[n, h, d]\n\
+         k = einsum f32 (h: 2, s: {tokens}, d: 8 | n: 16) sum x[s, n] * b[n, h, d]\n\
+         v = einsum f32 (h: 2, s: {tokens}, d: 8 | n: 16) sum x[s, n] * c[n, h, d]\n\
+         queries = reshape(q, [1, 4, {tokens}, 8])\n\
+         keys = reshape(k, [1, 2, {tokens}, 8])\n\
+         values = reshape(v, [1, 2, {tokens}, 8])\n\
+         out = attention(queries, keys, values){settings}\n\
+         return out = out\n"
+    ))
+}
+
+#[test]
+fn attention_over_keys_in_parts_computes_the_same() {
+    let mut folded = 0;
+    for devices in [2, 3, 8] {
+        for (tokens, settings) in [(64, ""), (64, " causal"), (37, " causal"), (96, " causal window 40")] {
+            for strategy in [None, Some(Strategy::Ulysses), Some(Strategy::Random(5)), Some(Strategy::Random(8))] {
+                let graph = attends(tokens, settings);
+                // Launches and messages for nothing, arithmetic and links slow: then small cuts pay, too.
+                let mut machine = machine(devices);
+                machine.issue = Seconds(0.0);
+                machine.devices.iter_mut().for_each(|d| d.launch = Seconds(0.0));
+                machine.links.iter_mut().for_each(|l| l.latency = Seconds(0.0));
+                machine.devices.iter_mut().for_each(|d| d.flops = vec![(DType::F32, 2e11)]);
+                let plan = plan(&graph, &machine, &Options { strategy, ..Options::default() });
+                let Ok(plan) = plan else { continue };
+                verify(&plan.tasks).unwrap_or_else(|e| panic!("{e}\n{}", print(&plan.tasks)));
+                let what = format!("{strategy:?} on {devices}: {:?}", plan.report.overlap);
+                computes(&plan.graph, &plan.tasks, 1e-5, &what);
+                let keys = |operation: &String| operation == "out (t)";
+                folded += plan.report.overlap.cuts.iter().filter(|c| c.operations.iter().any(keys)).count();
+            }
+        }
+    }
+    assert!(folded > 0, "no attention was cut along its keys");
 }
 
 /// Random graphs by random choices: what no search would choose leaves much to hide.

@@ -416,8 +416,13 @@ pub struct Format {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[allow(missing_docs)]
 pub enum Objective {
+    /// Serial seconds: the slowest device of every operation, and every exchange
     Time,
+    /// Simulated seconds, with what can run at once running at once
+    Makespan,
+    /// Bytes over links
     Bytes,
+    /// The fullest device's memory
     Memory,
 }
 

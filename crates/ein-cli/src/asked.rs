@@ -113,6 +113,7 @@ pub fn options(asked: &Asked, machine: &Machine) -> Result<Options, Failure> {
     Ok(Options {
         objective: match asked.objective {
             Objective::Time => options::Objective::Time,
+            Objective::Makespan => options::Objective::Makespan,
             Objective::Bytes => options::Objective::Bytes,
             Objective::Memory => options::Objective::Memory,
         },

@@ -50,7 +50,7 @@ pub struct Answers {
 /// What makes one program better than another under an objective.
 pub fn aim(objective: Objective) -> Aim {
     match objective {
-        Objective::Time | Objective::Memory => Aim::Seconds,
+        Objective::Time | Objective::Makespan | Objective::Memory => Aim::Seconds,
         Objective::Bytes => Aim::Bytes,
     }
 }

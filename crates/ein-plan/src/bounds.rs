@@ -6,18 +6,29 @@ use ein_ir::spec::{AxisMap, Role, Spec};
 use ein_task::machine::{DeviceId, Machine};
 
 /// The least cost of any plan, in the objective's unit: for time the sum of every operation's roofline with
-/// all devices perfectly shared; for bytes, where contractions must be balanced, the largest of what any one
+/// all devices perfectly shared; for the makespan the arithmetic of contractions alone, since what else there is may be
+/// done as part of another row or beside it; for bytes, where contractions must be balanced, the largest of what any one
 /// contraction must move on its own (Loomis and Whitney, 1949).
 pub fn absolute(graph: &Graph, machine: &Machine, options: &Options) -> f64 {
     let specs: Vec<Spec> = graph.ids().filter_map(|id| graph.spec(id)).collect();
     match options.objective {
         Objective::Time => specs.iter().map(|s| roofline(s, machine)).sum(),
+        Objective::Makespan => specs.iter().map(|s| arithmetic(s, machine)).sum(),
         Objective::Bytes if options.balance => {
             // Operands of one contraction may be what another left in place, so only one is counted.
             specs.iter().map(|s| loomis_whitney(s, machine.workers().len())).fold(0.0, f64::max)
         }
         Objective::Bytes | Objective::Memory => 0.0,
     }
+}
+
+/// Seconds of a contraction's operations on all devices at once; 0 for what is none.
+fn arithmetic(spec: &Spec, machine: &Machine) -> f64 {
+    if !spec.work.contraction {
+        return 0.0;
+    }
+    let rate = |d: DeviceId| machine.devices[d.index()].rate(spec.work.dtype);
+    spec.operations(&spec.space()) / machine.workers().iter().map(rate).sum::<f64>()
 }
 
 /// Seconds of an operation on all devices at once: operations over all rates, and its bytes, each once, over

@@ -24,7 +24,7 @@ impl Cost {
     /// The number that the search minimises. Where bytes tie, seconds decide.
     pub fn scalar(self, objective: Objective) -> f64 {
         match objective {
-            Objective::Time | Objective::Memory => self.seconds,
+            Objective::Time | Objective::Makespan | Objective::Memory => self.seconds,
             Objective::Bytes => self.bytes + TIE * self.seconds,
         }
     }

@@ -80,29 +80,31 @@ pub(crate) fn does_not_fit(lack: &NotEnough) -> PlanError {
 /// The objective's value.
 pub(crate) fn cost(price: &Price, tasks: &TaskGraph, machine: &Machine, objective: Objective) -> f64 {
     match objective {
-        Objective::Time => price.seconds.0,
+        Objective::Time | Objective::Makespan => price.seconds.0,
         Objective::Bytes => price.bytes_total.0 as f64,
         Objective::Memory => fullest(tasks, machine).0 as f64,
     }
 }
 
 /// Searches for the cheapest choice that fits. With a time limit, among few candidates first, so that there soon is a plan,
-/// and then among all, as far as time allows.
+/// and then among all, as far as time allows. Of an exchange, `hiding` times the seconds that
+/// the row it feeds, or the one that feeds it, computes count for little.
 pub(crate) fn searched(
     graph: &Graph,
     machine: &Machine,
     options: &Options,
     deadline: Deadline,
+    hiding: f64,
 ) -> Result<Decided, PlanError> {
     if options.offload {
         // What fits without the host needs none of it: of the prices of memory nearly all send everything there.
-        match searched(graph, machine, &Options { offload: false, ..options.clone() }, deadline) {
+        match searched(graph, machine, &Options { offload: false, ..options.clone() }, deadline, hiding) {
             Ok(mut without) => {
                 without.options.offload = true;
                 // For the least memory, what is sent from the host may leave less to hold.
                 let with = match options.objective {
-                    Objective::Time | Objective::Bytes => return Ok(without),
-                    Objective::Memory => searched_from_host(graph, machine, options, deadline),
+                    Objective::Time | Objective::Makespan | Objective::Bytes => return Ok(without),
+                    Objective::Memory => searched_from_host(graph, machine, options, deadline, hiding),
                 };
                 let memory = |d: &Decided| fullest(&d.tasks, machine);
                 return Ok(with.ok().filter(|with| memory(with) < memory(&without)).unwrap_or(without));
@@ -111,7 +113,7 @@ pub(crate) fn searched(
             Err(other) => return Err(other),
         }
     }
-    searched_from_host(graph, machine, options, deadline)
+    searched_from_host(graph, machine, options, deadline, hiding)
 }
 
 /// [`searched`], with the homes at hosts that the options allow.
@@ -120,12 +122,13 @@ fn searched_from_host(
     machine: &Machine,
     options: &Options,
     deadline: Deadline,
+    hiding: f64,
 ) -> Result<Decided, PlanError> {
-    let all = || searched_among(graph, machine, options, Richness::of(machine), deadline);
+    let all = || searched_among(graph, machine, options, Richness::of(machine), deadline, hiding);
     if options.time_limit.is_none() {
         return all();
     }
-    let first = searched_among(graph, machine, options, Richness::little(), deadline);
+    let first = searched_among(graph, machine, options, Richness::little(), deadline, hiding);
     let mut decided = match (first, all()) {
         // What fits among all may not have been among the few.
         (Err(PlanError::DoesNotFit { .. } | PlanError::TimeLimit { .. }), all) => return all,
@@ -151,9 +154,10 @@ fn searched_among(
     options: &Options,
     richness: Richness,
     deadline: Deadline,
+    hiding: f64,
 ) -> Result<Decided, PlanError> {
     let mut known = Answers::of(options);
-    let search = Search::new(graph, machine, options, &mut known, richness, deadline)?;
+    let search = Search::new(graph, machine, options, &mut known, richness, deadline, hiding)?;
     // Asked only where the quickest programs do not fit.
     let lean = styles(options).pop().filter(|o| o.exchange != options.exchange);
     let mut fitting = Fitting {
@@ -171,8 +175,8 @@ fn searched_among(
     let (fits, peak) = fitting.lowered(&free.found.choice, free.cost)?;
     let further = match options.objective {
         Objective::Memory => fitting.least_memory(&free, peak),
-        Objective::Time | Objective::Bytes if !fits => fitting.walk(free, peak),
-        Objective::Time | Objective::Bytes => Ok(()),
+        _ if !fits => fitting.walk(free, peak),
+        _ => Ok(()),
     };
     match further {
         Err(PlanError::TimeLimit { .. }) if fitting.best.is_some() => fitting.effort.stopped = true,

@@ -23,6 +23,9 @@ pub mod explain;
 mod fit;
 mod layouts;
 pub mod lower;
+mod makespan;
+#[cfg(test)]
+mod makespan_tests;
 pub mod needs;
 pub mod options;
 pub mod overlap;

@@ -11,6 +11,10 @@ pub enum Objective {
     /// Serial seconds of the counting page: compute plus exchanges.
     #[default]
     Time,
+    /// Simulated seconds from the first task to the end of the last, with what can run at once running at once. The search
+    /// has no price for that: it finds the cheapest plans by [`Objective::Time`] where exchanges count in full and where
+    /// they count for less, and the simulator judges between them.
+    Makespan,
     /// Bytes over links, with contractions balanced.
     Bytes,
     /// The largest device's peak memory.
@@ -160,7 +164,7 @@ pub struct Options {
     /// How long the search may go on: it then ends with the best plan so far. The one way in which a clock decides
     /// anything; without a limit the same question always has the same answer.
     pub time_limit: Option<Duration>,
-    /// With `Objective::Time`: whether blocks are cut once more on their devices, and memory is spread, where the
+    /// With `Objective::Time` and `Objective::Makespan`: whether blocks are cut once more on their devices, and memory is spread, where the
     /// simulator says that exchanges then hide behind what is computed. Never where devices are threads.
     pub overlap: bool,
     /// Whether a row that reads the result of another element by element, alone and on the same device, becomes a part

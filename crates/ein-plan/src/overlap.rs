@@ -6,7 +6,9 @@
 //! between too; and the exchange goes in stages, the first parts that devices need before the second. Exchanges, task
 //! graph and memory follow from the finer choice as from any other. A cut stays if the simulator says that the whole
 //! graph is then faster by more than a hundredth: launches, the parts' own rooflines and what must be pasted count
-//! against it. Contractions are cut along output labels only, so sums are added up in the order they were.
+//! against it. Contractions are cut along output labels only, so sums are added up in the order they were. Only the keys
+//! of attention, which it folds block after block anyway, are cut on the device that folds them: it can then begin with
+//! those that are there (ring attention; Liu et al., 2023).
 //!
 //! Memory that is used again makes tasks wait, too, so where there is enough of it a slot is used again only by what
 //! comes later anyway.
@@ -28,6 +30,7 @@ use crate::lower::{Staged, lower_staged};
 use crate::needs::source_boxes;
 use crate::options::{Objective, Options};
 use ein_ir::graph::{Graph, TensorId};
+use ein_ir::op::Op;
 use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule, Spec};
 use ein_task::machine::{DeviceId, DeviceKind, Machine};
@@ -155,8 +158,10 @@ pub fn overlap(
         let mut won: Option<(Trial, TaskGraph, f64, usize, usize)> = None;
         for (axis, parts, ways) in asks(graph, choice, group[0]) {
             let limit = won.as_ref().map_or(found.simulated_seconds.0, |w| w.2);
-            // More parts of what two parts did not help do not help either.
-            if parts > 2 && won.as_ref().is_none_or(|w| w.3 != axis) || ways != Ways::Both && won.is_some() {
+            // More parts of what two parts did not help do not help either. Blocks of keys are several messages each
+            // from the start, so more of them may.
+            let more = parts > 2 && ways != Ways::Folded;
+            if more && won.as_ref().is_none_or(|w| w.3 != axis) || ways.is_one_side() && won.is_some() {
                 continue;
             }
             let (choice, staged) = current.clone();
@@ -196,7 +201,7 @@ fn untried(machine: &Machine, options: &Options, tasks: &TaskGraph, timeline: &T
     let thread = |d: DeviceId| machine.devices[d.index()].kind == DeviceKind::Cpu;
     if !options.overlap {
         Some("it is switched off")
-    } else if options.objective != Objective::Time {
+    } else if !matches!(options.objective, Objective::Time | Objective::Makespan) {
         Some("the objective is not time")
     } else if machine.workers().iter().any(thread) {
         Some("devices that are threads copy what they send and receive, and compute nothing meanwhile")
@@ -216,6 +221,14 @@ enum Ways {
     Both,
     Readers,
     Producers,
+    /// Readers that fold along the axis, block after block.
+    Folded,
+}
+
+impl Ways {
+    fn is_one_side(self) -> bool {
+        matches!(self, Self::Readers | Self::Producers)
+    }
 }
 
 /// What to try for a tensor, in order: axis, parts, sides.
@@ -233,7 +246,8 @@ fn asks(graph: &Graph, choice: &Choice, tensor: TensorId) -> Vec<(usize, usize, 
     axes.truncate(AXES);
     let each = |parts: usize, ways: Ways| axes.clone().into_iter().map(move |a| (a, parts, ways));
     let sides = each(2, Ways::Readers).chain(each(2, Ways::Producers));
-    each(2, Ways::Both).chain(each(4, Ways::Both)).chain(sides).collect()
+    let whole = each(2, Ways::Both).chain(each(4, Ways::Both)).chain(sides);
+    each(2, Ways::Folded).chain(each(4, Ways::Folded)).chain(each(8, Ways::Folded)).chain(whole).collect()
 }
 
 /// How long devices do nothing before something that they work on next has come: by tensor, over all devices.
@@ -357,6 +371,9 @@ struct Trial<'a> {
 impl Trial<'_> {
     /// Cuts what makes and what reads a tensor, along one of its axes.
     fn exchange(&mut self, tensor: TensorId, axis: usize, ways: Ways) {
+        if ways == Ways::Folded {
+            return self.folded(tensor, axis);
+        }
         self.staged.insert(tensor, axis);
         if ways != Ways::Readers && self.cut(tensor, axis) {
             self.before(tensor, axis);
@@ -394,6 +411,44 @@ impl Trial<'_> {
         }
     }
 
+    /// Cuts the kernels that fold along a tensor's axis on the devices that do so, as long as each folds all of it.
+    fn folded(&mut self, tensor: TensorId, axis: usize) {
+        for &reader in &self.readers[tensor.index()] {
+            let Some(spec) = self.graph.spec(reader) else { continue };
+            let follows = |label: &usize| self.follows(reader, &spec, *label, tensor, axis);
+            let label = (spec.rank..spec.labels.len()).find(follows);
+            let kernel = matches!(self.graph.node(reader).op, Op::Kernel(_)) && spec.work.contraction;
+            if let Some(label) = label.filter(|&l| kernel && spec.labels[l].role == Role::Fold) {
+                self.cut_fold(reader, &spec, label);
+            }
+        }
+    }
+
+    /// Cuts every block of an operation along a label that it folds; what comes of the parts is folded where they are.
+    fn cut_fold(&mut self, tensor: TensorId, spec: &Spec, label: usize) {
+        let Some(decomposition) = self.choice.decompositions.get(&tensor) else { return };
+        let whole = spec.space().0[label];
+        if self.cut.contains_key(&tensor) || decomposition.blocks().iter().any(|b| b.region.0[label] != whole) {
+            return;
+        }
+        let quantum = quantum(&spec.labels[label].rule);
+        let blocks = decomposition.blocks().iter().flat_map(|block| {
+            let regions = parts(&block.region, label, quantum, self.parts);
+            regions.into_iter().map(|region| Block { region, devices: block.devices })
+        });
+        let Some(finer) = Decomposition::new(&spec.space(), blocks.collect()) else { return };
+        if finer == *decomposition {
+            return;
+        }
+        if self.choice.homes.get(&tensor) == Some(&Home::AsProduced) {
+            let made = |b: &Block| Held { region: spec.result_region(&b.region), devices: b.devices };
+            let held = decomposition.blocks().iter().map(made).collect();
+            self.choice.homes.insert(tensor, Home::At(held));
+        }
+        self.choice.decompositions.insert(tensor, finer);
+        self.cut.insert(tensor, spec.labels[label].name.clone());
+    }
+
     /// The computed sources that an operation reads.
     fn sources(&self, reader: TensorId, spec: &Spec) -> BTreeSet<TensorId> {
         let inputs = self.graph.node(reader).inputs.iter().enumerate();
@@ -404,14 +459,14 @@ impl Trial<'_> {
     /// Whether the halves of a reader's block along a label need different parts of a tensor's axis.
     fn follows(&self, reader: TensorId, spec: &Spec, label: usize, tensor: TensorId, axis: usize) -> bool {
         let Some(decomposition) = self.choice.decompositions.get(&reader) else { return false };
-        let long = |b: &&Block| b.region.0[label].len() > 1;
-        let Some(block) = decomposition.blocks().iter().find(long) else { return false };
-        let i = block.region.0[label];
-        let (low, high) = block.region.split(label, i.lo + i.len() / 2);
-        match (self.needed(reader, spec, &low, tensor, axis), self.needed(reader, spec, &high, tensor, axis)) {
-            (Some(low), Some(high)) => low.hi <= high.lo || high.hi <= low.lo,
-            _ => false,
-        }
+        // Half of a block may need nothing: early queries see no late keys.
+        let halves = |block: &Block| {
+            let i = block.region.0[label];
+            let (low, high) = block.region.split(label, i.lo + i.len() / 2);
+            self.needed(reader, spec, &low, tensor, axis).zip(self.needed(reader, spec, &high, tensor, axis))
+        };
+        let mut long = decomposition.blocks().iter().filter(|b| b.region.0[label].len() > 1);
+        long.find_map(halves).is_some_and(|(low, high)| low.hi <= high.lo || high.hi <= low.lo)
     }
 
     /// From the first to the last index along a tensor's axis that a block needs.
@@ -429,10 +484,7 @@ impl Trial<'_> {
         }
         let Some(spec) = self.graph.spec(tensor) else { return false };
         let Some(of) = spec.labels[..spec.rank].get(label).filter(|l| l.role == Role::Free) else { return false };
-        let quantum = match of.rule {
-            Rule::Any => 1,
-            Rule::MultipleOf(n) => n,
-        };
+        let quantum = quantum(&of.rule);
         let Some(decomposition) = self.choice.decompositions.get(&tensor) else { return false };
         let blocks = decomposition.blocks().iter().flat_map(|block| {
             let regions = parts(&block.region, label, quantum, self.parts);
@@ -453,6 +505,14 @@ impl Trial<'_> {
         self.staged.insert(tensor, label);
         self.cut.insert(tensor, of.name.clone());
         true
+    }
+}
+
+/// What cuts of a label are multiples of.
+fn quantum(rule: &Rule) -> usize {
+    match rule {
+        Rule::Any => 1,
+        Rule::MultipleOf(n) => *n,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::choice::Choice;
 use crate::deadline::Deadline;
 use crate::error::PlanError;
 use crate::fit::{Decided, cost, does_not_fit, keep_less, searched, styles, tasks};
+use crate::makespan::quickest;
 use crate::options::{ExchangeStyle, Objective, Options, Placement, Strategy};
 use crate::overlap::{Overlap, overlap};
 use crate::price::price_with;
@@ -44,11 +45,16 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     let deadline = Deadline::after(options.time_limit);
     admit(machine, options)?;
     let graph = simplify(graph);
-    let mut decided = decide(&graph, machine, options, deadline)?;
-    let Decided { options: asked, choice, tasks, known, effort, .. } = &mut decided;
-    // Cuts that nobody has time to try are none to try.
-    let asked_now = Options { overlap: asked.overlap && !deadline.is_over(), ..asked.clone() };
-    let overlap = overlapped(&graph, machine, &asked_now, choice, tasks, effort.patterns, known)?;
+    let (decided, overlap) = if options.objective == Objective::Makespan && options.strategy.is_none() {
+        quickest(&graph, machine, options, deadline)?
+    } else {
+        let mut decided = decide(&graph, machine, options, deadline)?;
+        let Decided { options: asked, choice, tasks, known, effort, .. } = &mut decided;
+        // Cuts that nobody has time to try are none to try.
+        let asked_now = Options { overlap: asked.overlap && !deadline.is_over(), ..asked.clone() };
+        let overlap = overlapped(&graph, machine, &asked_now, choice, tasks, effort.patterns, known)?;
+        (decided, overlap)
+    };
     let mut report = report(&graph, machine, options, &decided, overlap);
     report.planning_seconds = Seconds(start.elapsed().as_secs_f64());
     let Decided { options, choice, tasks, .. } = decided;
@@ -65,7 +71,7 @@ pub(crate) fn decide(
 ) -> Result<Decided, PlanError> {
     match options.strategy {
         Some(strategy) => forced(graph, machine, options, strategy),
-        None => searched(graph, machine, options, deadline),
+        None => searched(graph, machine, options, deadline, 0.0),
     }
 }
 
@@ -102,7 +108,10 @@ fn compared(graph: &Graph, machine: &Machine, options: &Options, strategy: Strat
         Err(PlanError::Strategy(refusal)) => report.refused = Some(refusal.reason),
         Err(other) => report.refused = Some(other.to_string()),
         Ok((price, tasks, overlap)) => {
-            report.cost = Some(cost(&price, &tasks, machine, options.objective));
+            report.cost = Some(match options.objective {
+                Objective::Makespan => overlap.simulated_seconds.0,
+                objective => cost(&price, &tasks, machine, objective),
+            });
             report.seconds = Some(price.seconds);
             report.simulated_seconds = Some(overlap.simulated_seconds);
             report.bytes_total = Some(price.bytes_total);
@@ -176,12 +185,16 @@ pub(crate) fn report(
     overlap: Overlap,
 ) -> Report {
     let Decided { tasks, price, bound, .. } = decided;
-    let cost = cost(price, tasks, machine, options.objective);
+    let cost = match options.objective {
+        Objective::Makespan => overlap.simulated_seconds.0,
+        objective => cost(price, tasks, machine, objective),
+    };
     let absolute = bounds::absolute(graph, machine, options);
     let bound = bound.max(absolute).min(cost);
     let computes = |op: &Op| matches!(op, Op::Einsum(_) | Op::Kernel(_));
     let (objective, unit) = match options.objective {
         Objective::Time => ("time", "s"),
+        Objective::Makespan => ("makespan", "s"),
         Objective::Bytes => ("bytes", "B"),
         Objective::Memory => ("memory", "B"),
     };

@@ -44,7 +44,7 @@ impl Price {
     /// The number that the objective compares.
     pub fn of(&self, objective: Objective) -> f64 {
         match objective {
-            Objective::Time => self.seconds.0,
+            Objective::Time | Objective::Makespan => self.seconds.0,
             Objective::Bytes => self.bytes_total.0 as f64,
             Objective::Memory => self.memory.iter().map(|b| b.0 as f64).fold(0.0, f64::max),
         }

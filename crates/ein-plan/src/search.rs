@@ -158,6 +158,8 @@ pub(crate) struct Search<'a> {
     /// How much the largest share of a device counts as memory beside the mean one, so that even homes are preferred. More
     /// of it finds plans that fit, less of it proves a higher bound.
     pub uneven: f64,
+    /// Seconds of an exchange that a second of computing before or after it is taken to hide.
+    hiding: f64,
     /// No row may need more than this at once on a device.
     limit: f64,
 }
@@ -181,7 +183,8 @@ const NEAR: (f64, usize) = (1e-4, 1);
 const ROUNDS: usize = 40;
 
 impl<'a> Search<'a> {
-    /// Generates candidates and layouts for every class of rows and tensors.
+    /// Generates candidates and layouts for every class of rows and tensors. Of an exchange, `hiding` times the seconds
+    /// that the row it feeds, or the one that feeds it, computes count for little.
     pub fn new(
         graph: &'a Graph,
         machine: &'a Machine,
@@ -189,6 +192,7 @@ impl<'a> Search<'a> {
         known: &'a mut Answers,
         richness: Richness,
         deadline: Deadline,
+        hiding: f64,
     ) -> Result<Self, PlanError> {
         let workers: Vec<DeviceId> = machine.workers().iter().collect();
         let most = workers.iter().map(|d| machine.devices[d.index()].memory.0).max().unwrap_or(0);
@@ -214,6 +218,7 @@ impl<'a> Search<'a> {
             home_variable: BTreeMap::new(),
             multiplier: 0.0,
             uneven: HARDLY,
+            hiding,
             limit: limit as f64,
         };
         search.classify_rows(richness)?;
@@ -375,7 +380,7 @@ impl<'a> Search<'a> {
         let mean = (self.available() - self.worked_on()) / count;
         let bound = found.bound - self.multiplier * mean.max(0.0) * (1.0 + self.uneven * count);
         match self.options.objective {
-            Objective::Time => bound,
+            Objective::Time | Objective::Makespan => bound,
             // Without the seconds that break ties.
             Objective::Bytes => (bound - 0.5).ceil().max(0.0),
             Objective::Memory => 0.0,

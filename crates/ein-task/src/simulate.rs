@@ -154,11 +154,16 @@ impl<'a> Model<'a> {
         matches!(self.acts[send], Act::Transfer { .. }).then_some(send)
     }
 
-    /// From the start of each task to the end of the graph if nothing had to queue, in picoseconds: whole
-    /// numbers, so that equal ways compare as equal however they were added up.
+    /// From the start of each task to the end of the graph if only transfers had to queue, each before those of later rows
+    /// on what they share, in picoseconds: whole numbers, so that equal ways compare as equal however they were added up.
+    ///
+    /// Without the queues, what feeds a busy link would come after whatever has more computing behind it, and the link would
+    /// begin late.
     fn ways(&self) -> Vec<u64> {
         let whole = |seconds: f64| (seconds * 1e12).round() as u64;
         let mut ways: Vec<u64> = vec![0; self.graph.tasks.len()];
+        // The longest way from the start of what crosses each resource next.
+        let mut queues: Vec<u64> = vec![0; self.machine.resources.len()];
         for n in (0..ways.len()).rev() {
             let task = &self.graph.tasks[n];
             let own = match self.acts[n] {
@@ -169,6 +174,14 @@ impl<'a> Model<'a> {
             };
             // Until here it is the longest way of a task that waits for this one.
             ways[n] = ways[n].saturating_add(own);
+            if let Act::Transfer { link, bytes } = self.acts[n] {
+                let way = ways[n];
+                for &resource in &self.machine.links[link].resources {
+                    let own = whole(bytes as f64 / self.machine.resources[resource].bandwidth);
+                    queues[resource] = queues[resource].saturating_add(own).max(way);
+                    ways[n] = ways[n].max(queues[resource]);
+                }
+            }
             for earlier in task.reads.iter().chain(&task.after) {
                 ways[earlier.index()] = ways[earlier.index()].max(ways[n]);
             }

@@ -214,6 +214,23 @@ fn kernels_of_a_device_queue_and_overlap_with_transfers() {
 }
 
 #[test]
+fn what_feeds_a_busy_link_goes_first() {
+    // Two maps of 1 µs each feed a transfer of 4 µs on one link; two maps of 3 and 4 µs feed one another. Behind each of the
+    // first two there is less than behind the third, but both have to cross the link: 1 µs, then 8 µs of transfers.
+    let machine = machine(2, 1.25e11, 0.0, 0.0, 0.0);
+    let mut g = Build::new(2);
+    let x = g.feed(0, 500_000);
+    let y = g.feed(0, 1_500_000);
+    let third = g.map(0, &[y], 1_500_000);
+    g.map(0, &[third], 2_000_000);
+    for _ in 0..2 {
+        let made = g.map(0, &[x], 500_000);
+        g.to(1, made);
+    }
+    check(&g, &machine, 9e-6);
+}
+
+#[test]
 fn copies_and_folds_take_their_time() {
     let real = machine(1, 1e11, 0.0, 0.0, 1e-6);
     let mut b = Build::new(1);

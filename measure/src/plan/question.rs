@@ -85,9 +85,10 @@ impl Question {
     pub fn options(&self) -> Result<Options, String> {
         let objective = match self.objective.as_str() {
             "time" => Objective::Time,
+            "makespan" => Objective::Makespan,
             "bytes" => Objective::Bytes,
             "memory" => Objective::Memory,
-            other => return Err(format!("`{other}` is no objective; there are time, bytes and memory")),
+            other => return Err(format!("`{other}` is no objective; there are time, makespan, bytes and memory")),
         };
         let named = |name: &String| Strategy::parse(name).ok_or(format!("there is no strategy `{name}`"));
         let held = |place: &str| match place {

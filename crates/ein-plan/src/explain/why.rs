@@ -79,7 +79,7 @@ struct Cost {
 impl Cost {
     fn of(self, objective: Objective) -> (f64, f64) {
         match objective {
-            Objective::Time | Objective::Memory => (self.seconds, self.bytes),
+            Objective::Time | Objective::Makespan | Objective::Memory => (self.seconds, self.bytes),
             Objective::Bytes => (self.bytes, self.seconds),
         }
     }

@@ -8,6 +8,9 @@ use crate::options::Objective;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// The share of an exchange that nothing hides.
+const LEFT: f64 = 0.125;
+
 /// Which prices a reader's table holds.
 pub(super) struct Grid {
     /// Values of the home.
@@ -108,7 +111,7 @@ impl Search<'_> {
 
     fn compute_table(&self, class: usize) -> Vec<f64> {
         let scale = match self.options.objective {
-            Objective::Time | Objective::Memory => 1.0,
+            Objective::Time | Objective::Makespan | Objective::Memory => 1.0,
             Objective::Bytes => TIE,
         };
         let own = &self.ops[class];
@@ -145,6 +148,7 @@ impl Search<'_> {
     fn arrival_table(&mut self, class: usize) -> Vec<f64> {
         let own = &self.sources[class];
         let producer = &self.ops[own.producer.expect("only made tensors arrive")];
+        let hiding = self.hiding;
         let objective = self.options.objective;
         let (costs, layouts) = (&mut self.costs, &self.layouts);
         let mut rows: BTreeMap<RelationId, Vec<f64>> = BTreeMap::new();
@@ -158,7 +162,8 @@ impl Search<'_> {
                 own.states.iter().map(price).collect()
             });
         }
-        producer.produced.iter().flat_map(|left| rows[left].iter().copied()).collect()
+        let candidates = producer.produced.iter().zip(&producer.seconds);
+        candidates.flat_map(|(left, &own)| rows[left].iter().map(move |&e| hidden(e, hiding * own))).collect()
     }
 
     /// The numbers of the prices that a reader's table holds.
@@ -187,6 +192,8 @@ impl Search<'_> {
         let own = &self.sources[class];
         let objective = self.options.objective;
         let width = grid.lists.len();
+        // Which candidate makes the tensor is not known here; it takes no less than the quickest.
+        let made = own.producer.map_or(0.0, |p| self.ops[p].seconds.iter().copied().fold(f64::INFINITY, f64::min));
         let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * grid.columns.len());
         let mut prices = vec![0.0; width];
         for (state, entries) in own.states.iter().zip(grid.entries.chunks(width.max(1))) {
@@ -195,7 +202,8 @@ impl Search<'_> {
                 let part = if relaxed { own.part(*list, reader) } else { 1.0 };
                 *price = if shared { 0.0 } else { part * self.costs.at(*entry).scalar(objective) };
             }
-            data.extend(grid.columns.iter().map(|c| c.map_or(0.0, |c| prices[c])));
+            let columns = grid.columns.iter().zip(&self.ops[own.readers[reader].0].seconds);
+            data.extend(columns.map(|(c, &s)| c.map_or(0.0, |c| hidden(prices[c], self.hiding * s.max(made)))));
         }
         if width == 0 {
             data.resize(own.states.len() * grid.columns.len(), 0.0);
@@ -212,4 +220,10 @@ impl Search<'_> {
         }
         data
     }
+}
+
+/// What an exchange counts for where so many seconds of it can hide behind what is computed before or after it. A part
+/// stays, since the first and the last piece of it hide behind nothing.
+fn hidden(seconds: f64, behind: f64) -> f64 {
+    if behind > 0.0 { (seconds - behind).max(LEFT * seconds) } else { seconds }
 }
