@@ -10,9 +10,10 @@ use clap::Args;
 use ein_ir::text;
 use ein_plan::options::Options;
 use ein_plan::plan::{Plan, plan};
-use ein_run::measure::{measure, median};
+use ein_run::measure::{Figures, measure, median};
 use ein_task::machine::Machine;
 use ein_task::simulate::simulate;
+use ein_task::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
@@ -32,8 +33,11 @@ pub struct Arguments {
     /// A machine file from `ein machine measure --devices 8`; measured afresh if not given
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
-    /// Runs of each plan that count, after three that do not
-    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
+    /// How often the host is measured and every plan run, in turns, since the host's speed drifts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: u16,
+    /// Runs of each plan in a round that count, after three that do not
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -71,17 +75,36 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn compared(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
-    let text = match &arguments.machine {
-        Some(path) => std::fs::read_to_string(path)?,
-        None => measure(DEVICES, 9)?.file(DEVICES, SystemTime::now())?,
-    };
+    let given = arguments.machine.as_ref().map(std::fs::read_to_string).transpose()?;
+    let mut figures = Vec::new();
+    let mut text = given.clone().unwrap_or_default();
+    if given.is_none() {
+        figures.push(measure(DEVICES, 9)?);
+        text = figures[0].file(DEVICES, SystemTime::now())?;
+    }
     let machine = Machine::parse(&text)?;
-    let (mut rows, mut refused) = (Vec::new(), Vec::new());
-    for case in cases::all().iter().filter(|c| c.name().contains(&arguments.only)) {
-        match planned(case, &machine)? {
-            Ok(plan) => rows.push(compare(case, &plan, arguments)?),
+    let (mut plans, mut refused) = (Vec::new(), Vec::new());
+    for case in cases::all().into_iter().filter(|c| c.name().contains(&arguments.only)) {
+        match planned(&case, &machine)? {
+            Ok(plan) => plans.push((case, plan, Vec::new())),
             Err(reason) => refused.push(format!("{}: {reason}", case.name())),
         }
+    }
+    for round in 0..arguments.rounds {
+        if round > 0 && given.is_none() {
+            figures.push(measure(DEVICES, 9)?);
+        }
+        for (_, plan, runs) in &mut plans {
+            runs.extend(timelines(plan, arguments.runs.into())?);
+        }
+    }
+    if let Some((first, more)) = figures.split_first() {
+        text = Figures::medians(first, more).file(DEVICES, SystemTime::now())?;
+    }
+    let machine = Machine::parse(&text)?;
+    let mut rows = Vec::new();
+    for (case, plan, runs) in &plans {
+        rows.push(compare(case, plan, &machine.first(case.devices)?, runs, arguments.verbs));
     }
     print!("{}", head(&text));
     print!("{}", table(&rows));
@@ -102,14 +125,13 @@ fn planned(case: &Case, machine: &Machine) -> Result<Result<Plan, String>, Box<d
     Ok(plan(&graph, &machine.first(case.devices)?, &options).map_err(|e| e.to_string()))
 }
 
-/// Simulates and runs a plan.
-fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<dyn Error>> {
-    let simulated = simulate(&plan.tasks, &plan.machine);
-    let timelines = timelines(plan, arguments.runs.into())?;
+/// Simulates a plan on the machine as it was measured in all rounds, and compares its runs.
+fn compare(case: &Case, plan: &Plan, machine: &Machine, timelines: &[Timeline], verbs: bool) -> Row {
+    let simulated = simulate(&plan.tasks, machine);
     let mut by_verb: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     let verb = |task: u32| plan.tasks.tasks[task as usize].verb.name().to_owned();
     for e in timelines.iter().flat_map(|t| &t.events) {
-        by_verb.entry(verb(e.task)).or_default().1 += (e.end.0 - e.start.0) / f64::from(arguments.runs);
+        by_verb.entry(verb(e.task)).or_default().1 += (e.end.0 - e.start.0) / timelines.len() as f64;
     }
     for e in &simulated.events {
         by_verb.entry(verb(e.task)).or_default().0 += e.end.0 - e.start.0;
@@ -119,7 +141,7 @@ fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<d
         devices: case.devices,
         tasks: plan.tasks.tasks.len(),
         simulated: simulated.makespan().0,
-        measured: median(&seconds(&timelines)),
+        measured: median(&seconds(timelines)),
     };
     eprintln!(
         "{:<44} {:>9.3} ms {:>9.3} ms {:>+6.1} %",
@@ -128,12 +150,12 @@ fn compare(case: &Case, plan: &Plan, arguments: &Arguments) -> Result<Row, Box<d
         row.measured * 1e3,
         100.0 * row.error()
     );
-    if arguments.verbs {
+    if verbs {
         for (verb, (simulated, measured)) in by_verb {
             eprintln!("    {verb:<10} {:>9.3} ms {:>9.3} ms", simulated * 1e3, measured * 1e3);
         }
     }
-    Ok(row)
+    row
 }
 
 /// The figures that were fitted, and how busy the host is.

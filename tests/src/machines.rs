@@ -3,6 +3,7 @@
 use crate::choices::Rng;
 use ein_ir::dtype::DType;
 use ein_task::machine::{Device, DeviceId, DeviceKind, Link, Machine, Resource};
+use ein_task::rates::{Products, Turns};
 use ein_task::units::{Bytes, Seconds};
 
 /// A machine of `names` with these direct links, each with a bandwidth and a resource of its own.
@@ -20,6 +21,7 @@ fn machine(name: String, kinds: &[DeviceKind], mut links: Vec<(usize, usize, f64
         elements: None,
         under_softmax: None,
         prefers: Vec::new(),
+        products: Products::default(),
         engines: None,
     };
     let id = |n: usize| DeviceId(n as u16);
@@ -37,6 +39,7 @@ fn machine(name: String, kinds: &[DeviceKind], mut links: Vec<(usize, usize, f64
         links: links.iter().enumerate().map(link).collect(),
         issue: Seconds(1e-6),
         processors: None,
+        turns: Turns::default(),
     };
     machine.check().unwrap_or_else(|e| panic!("{e}"));
     machine

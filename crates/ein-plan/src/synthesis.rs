@@ -223,8 +223,10 @@ const MOST_PACKED: usize = 16;
 const NEAR: f64 = 1.01;
 /// How far above the bound the load of packed schemes is too far.
 const FAR: f64 = 1.1;
+/// Latencies of the longest chain up to which the bandwidth bound leaves no time for deep trees.
+const SHORT: f64 = 30.0;
 /// How far above what cannot be beaten a simulated time is near enough to try nothing more.
-const CLOSE: f64 = 1.002;
+const CLOSE: f64 = 1.0008;
 impl Question<'_> {
     fn answer(&self, aim: Aim) -> Result<Recipe, SynthesisError> {
         let direct = self.seeds(self.separate, true).direct().ok_or_else(|| self.unreachable())?;
@@ -262,9 +264,13 @@ impl Question<'_> {
             return self.plain(direct);
         }
         let bound = bounds::bound(self.exchange, &self.atoms, self.net.machine);
-        let least = bound.total().0;
-        let near =
-            |seconds: f64| seconds <= CLOSE * least + issue || seconds <= least + issue + 0.01 * self.net.least_latency;
+        let bandwidth = bound.bandwidth().0;
+        let near = |seconds: f64| {
+            // Where latencies differ, what comes last may take a quick link.
+            let small =
+                bandwidth < bound.latency.0 && seconds <= bound.total().0 + issue + 1e-3 * self.net.least_latency;
+            small || seconds <= CLOSE * bandwidth + self.net.least_latency + issue
+        };
         if score.depth <= 1 && near(self.simulate(&direct, &vec![1; direct.legs.len()], Order::Deep).0) {
             return self.plain(direct);
         }
@@ -280,7 +286,6 @@ impl Question<'_> {
         }
         let order = |a: &Score, b: &Score| a.load.total_cmp(&b.load).then(a.depth.cmp(&b.depth));
         let (best, shape) = candidates.iter().min_by(|a, b| order(&a.0, &b.0)).expect("there is the direct one");
-        let bandwidth = bound.bandwidth().0;
         if best.load > NEAR * bandwidth && self.net.devices <= MOST_PACKED {
             let effort = Effort { rounds: 120, enough: 1.003 * bandwidth, taste: Taste::default() };
             let seeds = self.seeds(self.shared, true);
@@ -294,13 +299,20 @@ impl Question<'_> {
                 };
                 packed.map(|packed| (packed.score(self.net), packed))
             };
-            let tastes = self.tastes(shape.is_some());
+            let mut tastes = self.tastes(shape.is_some());
+            if bandwidth < SHORT * bound.latency.0 {
+                let shallow = Taste { shallow: true, short: true, ..Taste::default() };
+                tastes.push((if shape.is_some() { Start::Shape } else { Start::Plain }, shallow));
+                if shape.is_some() && self.shared.iter().all(|b| b.finished) {
+                    tastes.push((Start::Plain, shallow));
+                }
+            }
             candidates.extend(tastes.iter().filter_map(|&(from, taste)| packed(from, &Effort { taste, ..effort })));
             let load = candidates.iter().map(|c| c.0.load).fold(f64::INFINITY, f64::min);
             if load > FAR * bandwidth {
                 // Somewhere else there may be a way out of where all of these came to rest.
                 let all = [Start::Plain, Start::Shape, Start::Halves].into_iter();
-                let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, spare: Spare::None })));
+                let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, ..Taste::default() })));
                 let more = all.filter(|choice| !tastes.contains(choice));
                 let patient = Effort { rounds: 2 * effort.rounds, ..effort };
                 candidates.extend(more.filter_map(|(from, taste)| packed(from, &Effort { taste, ..patient })));
@@ -313,7 +325,8 @@ impl Question<'_> {
     /// From where to pack, and with which taste. Where trees are wanted packing takes long, so there are fewer.
     fn tastes(&self, shaped: bool) -> Vec<(Start, Taste)> {
         let relays = self.net.workers.len() < self.net.devices;
-        let taste = |short: bool, spare: Spare| Taste { short, spare: if relays { spare } else { Spare::None } };
+        let spared = |spare: Spare| if relays { spare } else { Spare::None };
+        let taste = |short: bool, spare: Spare| Taste { short, spare: spared(spare), ..Taste::default() };
         let (long, short) = (taste(false, Spare::None), taste(true, Spare::Some));
         let folded = self.shared.iter().any(|b| !b.finished);
         let mut tastes = match (folded, shaped, relays) {

@@ -161,6 +161,54 @@ fn lone_readers_are_reached_by_rail() {
     assert!(took <= by_hand, "{took} by hand {by_hand}");
 }
 
+/// Neighbours in two groups exchange a strip's margin over all adapters. Over their own two it would take s/25e9.
+#[test]
+fn margins_cross_by_rail() {
+    let (elements, margin) = (1 << 24, 1 << 17);
+    let machine = nodes(2, 8, (300e9, 3e-6), (25e9, 8e-6));
+    let strips = strips(&[elements], 0, &all(16));
+    let wider = |h: &Held| {
+        let i = h.region.0[0];
+        held(&[(i.lo.saturating_sub(margin), (i.hi + margin).min(elements))], &[h.devices.lowest().unwrap().index()])
+    };
+    let wanted: Vec<Held> = strips.iter().map(wider).collect();
+    let exchange = Exchange { have: relation(&[elements], strips), needs: needs(&wanted) };
+    let (program, _) = answer(&exchange, &machine);
+    let (took, s) = (simulated(&exchange, &program, &machine), 4.0 * margin as f64);
+    assert!(took <= 0.6 * s / 25e9 + 14e-6, "{took} for {s} bytes");
+}
+
+/// What a link passes on goes between the pieces of what ends there: relayouts on the cube mesh, whose links are full
+/// of both, come near to the bound.
+#[test]
+fn long_transfers_keep_no_link_from_what_is_passed_on() {
+    let machine = Machine::by_name("dgx-1v").unwrap();
+    let shape = [7 * 8 * 96, 2048];
+    for (from, to) in [(7, 8), (6, 7)] {
+        let (have, need) = (strips(&shape, 0, &all(from)), strips(&shape, 0, &all(to)));
+        let exchange = Exchange { have: relation(&shape, have), needs: needs(&need) };
+        let machine = Machine { issue: ein_task::units::Seconds(0.0), ..machine.clone() };
+        let (program, _) = answer(&exchange, &machine);
+        let bound = ein_plan::synthesis::bound(&exchange, &machine).unwrap().bandwidth().0;
+        let took = simulated(&exchange, &program, &machine);
+        assert!(took <= 1.1 * bound + 16e-6, "{from} to {to}: {took}, bound {bound}");
+    }
+}
+
+/// A host passes partials on one by one, beside the links between devices that fold: it takes its part of a fold for
+/// single readers.
+#[test]
+fn hosts_carry_part_of_a_fold() {
+    let machine = Machine::by_name("8xa100-host").unwrap();
+    let machine = Machine { issue: ein_task::units::Seconds(0.0), ..machine };
+    let shape = [8 * 4096, 2048];
+    let exchange = Exchange { have: relation(&shape, partials(&shape, 8)), needs: needs(&strips(&shape, 0, &all(8))) };
+    let (program, _) = answer(&exchange, &machine);
+    let direct = 7.0 / 8.0 * (shape[0] * shape[1] * 4) as f64 / 300e9;
+    let took = simulated(&exchange, &program, &machine);
+    assert!(took < 0.99 * direct, "{took} and directly {direct}");
+}
+
 #[test]
 fn few_bytes_and_few_moves() {
     let halo = |shape: &[usize], p: usize, width: usize| {

@@ -1,8 +1,9 @@
 //! What this host's virtual devices reach: real runs of small task graphs on the executor, its transport and the CPU
 //! device, fitted to the figures of a machine file.
 //!
-//! A machine of virtual devices has one rate for each type, one of attention and one of element-wise arithmetic, one
-//! bandwidth of memory, one time to start a kernel, one bandwidth and latency of a copy from device to device, and the
+//! A machine of virtual devices has one rate for each type, and for products of f32 one for each of some shapes, one of
+//! convolutions, one of attention and one of element-wise arithmetic, what devices gain by working alone and lose by
+//! taking turns, one bandwidth of memory, one time to start a kernel, one bandwidth and latency of a copy from device to device, and the
 //! processors that the devices share. Each is fitted to medians of several sizes and shapes. As
 //! in a plan, as many devices work at once as there are processors, and no operand is the one just read: they go round
 //! over more memory than the caches next to a processor hold.
@@ -17,6 +18,7 @@ use crate::error::RunError;
 use ein_ir::dtype::DType;
 use ein_task::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
 use ein_task::machine_error::MachineError;
+use ein_task::rates::{Products, Turns};
 use ein_task::units::{Bytes, Seconds};
 use kernels::Pace;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -51,6 +53,10 @@ pub struct Figures {
     pub flops: Vec<(DType, f64)>,
     /// Operations per second of products under a softmax.
     pub under_softmax: f64,
+    /// Operations per second of products of some shapes, and of convolutions.
+    pub products: Products,
+    /// How much faster a device is that works alone, and what is left where more work than there are processors.
+    pub turns: Turns,
     /// Elements per second of maps and folds with arithmetic.
     pub elements: f64,
     /// Bytes per second of copies and of passes without arithmetic to speak of.
@@ -82,12 +88,17 @@ pub fn measure(devices: usize, runs: usize) -> Result<Figures, MeasureError> {
     let elements = kernels::elements(pace, &passes)?;
     let flops = kernels::products(pace, &passes)?;
     let under_softmax = kernels::under_softmax(pace, &passes)?;
+    let products =
+        Products { shapes: kernels::shapes(pace, &passes)?, windows: Some(kernels::windows(pace, &passes)?) };
+    let turns = kernels::turns(pace, devices)?;
     let copies = copies::copies(runs)?;
     Ok(Figures {
         processors: processors as u32,
         memory: memory(),
         flops,
         under_softmax,
+        products,
+        turns,
         elements,
         memory_bandwidth: 1.0 / passes.slope,
         launch: Seconds(passes.start),
@@ -98,6 +109,31 @@ pub fn measure(devices: usize, runs: usize) -> Result<Figures, MeasureError> {
 }
 
 impl Figures {
+    /// Of several measurements of one host, made in turns with other work because its speed drifts, the median of every
+    /// figure. Shapes are those of the first.
+    pub fn medians(first: &Figures, more: &[Figures]) -> Figures {
+        let of = |figure: &dyn Fn(&Figures) -> f64| {
+            median(&std::iter::once(first).chain(more).map(figure).collect::<Vec<f64>>())
+        };
+        let mut all = first.clone();
+        for (n, rate) in all.flops.iter_mut().enumerate() {
+            rate.1 = of(&|f| f.flops.get(n).map_or(rate.1, |r| r.1));
+        }
+        for (n, shape) in all.products.shapes.iter_mut().enumerate() {
+            shape.rate = of(&|f| f.products.shapes.get(n).map_or(shape.rate, |s| s.rate));
+        }
+        all.products.windows = first.products.windows.map(|w| of(&|f| f.products.windows.unwrap_or(w)));
+        all.turns = Turns { alone: of(&|f| f.turns.alone), crowded: of(&|f| f.turns.crowded) };
+        all.under_softmax = of(&|f| f.under_softmax);
+        all.elements = of(&|f| f.elements);
+        all.memory_bandwidth = of(&|f| f.memory_bandwidth);
+        all.launch = Seconds(of(&|f| f.launch.0));
+        all.copy_bandwidth = of(&|f| f.copy_bandwidth);
+        all.issue = Seconds(of(&|f| f.issue.0));
+        all.latency = Seconds(of(&|f| f.latency.0));
+        all
+    }
+
     /// The machine of `devices` virtual devices with these figures, as its file: a comment that says when and how, then
     /// what [`Machine::parse`] reads.
     ///
@@ -132,6 +168,7 @@ impl Figures {
             elements: Some(self.elements),
             under_softmax: Some(self.under_softmax),
             prefers: Vec::new(),
+            products: self.products.clone(),
             engines: None,
         };
         let mut links = Vec::new();
@@ -151,6 +188,7 @@ impl Figures {
             links,
             issue: self.issue,
             processors: Some(self.processors),
+            turns: self.turns,
         };
         machine.check()?;
         Ok(machine)
@@ -169,12 +207,15 @@ pub fn rounded(machine: &Machine) -> Machine {
     };
     let mut machine = machine.clone();
     machine.issue = Seconds(digits(machine.issue.0));
+    machine.turns = Turns { alone: digits(machine.turns.alone), crowded: digits(machine.turns.crowded) };
     for d in &mut machine.devices {
         d.memory_bandwidth = digits(d.memory_bandwidth);
         d.launch = Seconds(digits(d.launch.0));
         d.flops.iter_mut().for_each(|f| f.1 = digits(f.1));
         d.elements = d.elements.map(digits);
         d.under_softmax = d.under_softmax.map(digits);
+        d.products.windows = d.products.windows.map(digits);
+        d.products.shapes.iter_mut().for_each(|s| s.rate = digits(s.rate));
     }
     machine.resources.iter_mut().for_each(|r| r.bandwidth = digits(r.bandwidth));
     machine.links.iter_mut().for_each(|l| l.latency = Seconds(digits(l.latency.0)));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::machine::{Device, DeviceKind, Link, Resource};
+use crate::rates::{Products, Turns};
 use crate::relation::{Held, Relation};
 use crate::units::Bytes;
 use ein_ir::dtype::DType;
@@ -18,6 +19,7 @@ fn bare(devices: usize, host: bool) -> Machine {
         elements: None,
         under_softmax: None,
         prefers: Vec::new(),
+        products: Products::default(),
         engines: None,
     };
     let devices = (0..devices).map(device).collect();
@@ -28,6 +30,7 @@ fn bare(devices: usize, host: bool) -> Machine {
         links: Vec::new(),
         issue: Seconds(0.0),
         processors: None,
+        turns: Turns::default(),
     }
 }
 
@@ -334,4 +337,24 @@ fn every_machine_that_ships_has_bounds() {
             assert!(found.depth >= 1 && found.latency.0 >= 0.0);
         }
     }
+}
+
+/// A sum whose partials are twice as wide as its value, from everyone to everyone over one slow link: one way partials
+/// cross, the other way what they make, whichever half of the sum is made where.
+#[test]
+fn one_way_between_two_sets_partials_cross() {
+    let slow = 25e9;
+    let machine = cliques(slow);
+    let mut asked = question(S, &partials(8), &vec![(0..S, all(8))]);
+    asked.have.pending = Form::finished(DType::F32, 1);
+    asked.have.finished = Form::finished(DType::BF16, 1);
+    let s = S as f64;
+    near(of(&asked, &machine).cut.0, (4.0 + 2.0) * s / (2.0 * slow), 0.0, &of(&asked, &machine));
+    // Readers on one side only: what crosses may be finished.
+    asked.needs.retain(|n| n.device.0 >= 4);
+    let found = of(&asked, &machine).bandwidth().0;
+    assert!(found < 3.0 * s / slow, "{found}");
+    // As wide as its value: as before.
+    asked.have.finished = Form::finished(DType::F32, 1);
+    near(of(&asked, &machine).cut.0, 4.0 * s / slow, 0.0, &of(&asked, &machine));
 }

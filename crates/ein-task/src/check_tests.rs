@@ -1,5 +1,6 @@
 use super::*;
 use crate::machine::{Device, DeviceKind, Link, Resource};
+use crate::rates::{Products, Turns};
 use crate::relation::{Held, Relation};
 use crate::traffic::traffic;
 use crate::units::{Bytes, Seconds};
@@ -19,6 +20,7 @@ fn line() -> Machine {
         elements: None,
         under_softmax: None,
         prefers: Vec::new(),
+        products: Products::default(),
         engines: None,
     };
     let mut machine = Machine {
@@ -28,6 +30,7 @@ fn line() -> Machine {
         links: Vec::new(),
         issue: Seconds(1e-6),
         processors: None,
+        turns: Turns::default(),
     };
     for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 1)] {
         machine.resources.push(Resource { name: format!("{from}-{to}"), bandwidth: 1e9 });

@@ -28,6 +28,7 @@ pub mod presets;
 pub mod price;
 pub mod program_time;
 mod quantity;
+pub mod rates;
 pub mod relation;
 mod sharing;
 pub mod simulate;

@@ -1,6 +1,7 @@
 //! Machines: devices, and the links between them as data.
 
 use crate::machine_error::MachineError;
+use crate::rates::{Products, Turns};
 use crate::units::{Bytes, Seconds};
 use ein_ir::dtype::DType;
 use serde::{Deserialize, Serialize};
@@ -183,6 +184,8 @@ pub struct Device {
     /// Names of ways to compute that measurements found to be the quicker ones on it, such as `wgmma`: whoever runs there
     /// looks; prices do not.
     pub prefers: Vec<String>,
+    /// Rates of products that are not those of [`flops`](Device::flops).
+    pub products: Products,
     /// Copy engines: how many transfers may leave it at once. `None`: no limit but one for each link.
     pub engines: Option<u32>,
 }
@@ -236,6 +239,8 @@ pub struct Machine {
     /// each device has its own processor, and links carry what they carry beside it. The simulator reads this;
     /// prices of single blocks do not.
     pub processors: Option<u32>,
+    /// How fast those devices are by how many of them work.
+    pub turns: Turns,
 }
 
 impl Machine {
@@ -368,15 +373,15 @@ impl Machine {
             *r = used.binary_search(r).expect("collected from the links");
         }
         let numbers: Vec<String> = kept.iter().map(|d| d.0.to_string()).collect();
+        let threads = kept.iter().any(|d| self.devices[d.index()].kind == DeviceKind::Cpu);
         let machine = Machine {
             name: format!("{}/{}", self.name, numbers.join(",")),
             devices: kept.iter().map(|d| self.devices[d.index()].clone()).collect(),
             resources: used.iter().map(|&r| self.resources[r].clone()).collect(),
             links,
             issue: self.issue,
-            processors: self
-                .processors
-                .filter(|_| kept.iter().any(|d| self.devices[d.index()].kind == DeviceKind::Cpu)),
+            processors: self.processors.filter(|_| threads),
+            turns: if threads { self.turns } else { Turns::default() },
         };
         machine.check()?;
         Ok(machine)
@@ -408,6 +413,13 @@ impl Machine {
                 return Err(inconsistent("`processors` are what devices of kind `cpu` share, and it has none".into()));
             }
         }
+        positive("alone".into(), self.turns.alone)?;
+        positive("crowded".into(), self.turns.crowded)?;
+        if self.processors.is_none() && self.turns != Turns::default() {
+            return Err(inconsistent(
+                "`alone` and `crowded` are of threads that share `processors`, which it lacks".into(),
+            ));
+        }
         for (n, d) in self.devices.iter().enumerate() {
             if self.devices[..n].iter().any(|o| o.name == d.name) {
                 return Err(MachineError::SameName { what: "device", name: d.name.clone() });
@@ -419,6 +431,14 @@ impl Machine {
                 if let Some(rate) = rate {
                     positive(format!("{what} of `{}`", d.name), rate)?;
                 }
+            }
+            for s in &d.products.shapes {
+                positive(format!("side of `products` of `{}`", d.name), s.side)?;
+                positive(format!("points of `products` of `{}`", d.name), s.points)?;
+                positive(format!("rate of `products` of `{}`", d.name), s.rate)?;
+            }
+            if let Some(rate) = d.products.windows {
+                positive(format!("windows of `{}`", d.name), rate)?;
             }
             if let Some(engines) = d.engines {
                 positive(format!("engines of `{}`", d.name), f64::from(engines))?;

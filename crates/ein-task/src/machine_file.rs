@@ -4,6 +4,8 @@
 //! name = "four"
 //! issue = "1 us"                   # fixed cost of issuing one transfer; 0 when absent
 //! # processors = 2                 # what devices of kind cpu share; absent: each has one of its own
+//! # alone = 1.2                    # how much faster such a device is while no other works; 1 when absent
+//! # crowded = 0.9                  # what is left of their time where more work than there are processors; 1 when absent
 //!
 //! [[devices]]                      # gpu0 to gpu3; without `count`, one device called just `gpu`
 //! name = "gpu"
@@ -17,6 +19,10 @@
 //! # elements = "400 MFLOP/s"       # of maps and folds beside bytes, on a thread; absent: bytes alone count
 //! # under_softmax = "20 GFLOP/s"   # products under a softmax; absent: as other products
 //! # prefers = ["wgmma"]            # ways to compute that were measured to be the quicker ones here
+//! # windows = "20 GFLOP/s"         # contractions through a window, such as convolutions; absent: as other products
+//! # products = [                   # products by shape; see `rates`
+//! #   { dtype = "f32", side = 32, points = 1048576, rate = "200 GFLOP/s" },
+//! # ]
 //! engines = 2                      # transfers that may leave a device at once; absent: no limit
 //!
 //! [[switches]]                     # links all pairs of its devices; each has a port in and a port out
@@ -49,6 +55,7 @@
 use crate::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
 use crate::machine_error::MachineError;
 use crate::quantity::{BANDWIDTH, DURATION, FLOPS, MEMORY, Quantity};
+use crate::rates::{Products, ShapeRate, Turns};
 use crate::units::{Bytes, Seconds};
 use ein_ir::dtype::DType;
 use serde::Deserialize;
@@ -61,6 +68,8 @@ struct File {
     name: String,
     issue: Option<String>,
     processors: Option<i64>,
+    alone: Option<f64>,
+    crowded: Option<f64>,
     devices: Vec<GroupRow>,
     #[serde(default)]
     switches: Vec<SwitchRow>,
@@ -89,7 +98,19 @@ struct GroupRow {
     under_softmax: Option<String>,
     #[serde(default)]
     prefers: Vec<String>,
+    windows: Option<String>,
+    #[serde(default)]
+    products: Vec<ShapeRow>,
     engines: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShapeRow {
+    dtype: String,
+    side: u32,
+    points: u32,
+    rate: String,
 }
 
 #[derive(Deserialize)]
@@ -166,6 +187,7 @@ impl Machine {
             links: builder.links.into_iter().map(|(link, _)| link).collect(),
             issue: Seconds(issue),
             processors: file.processors.map(|n| count("processors", n)).transpose()?,
+            turns: Turns { alone: file.alone.unwrap_or(1.0), crowded: file.crowded.unwrap_or(1.0) },
         };
         machine.check()?;
         Ok(machine)
@@ -179,6 +201,11 @@ impl Machine {
         let _ = writeln!(out, "issue = \"{}\"", DURATION.text(self.issue.0));
         if let Some(processors) = self.processors {
             let _ = writeln!(out, "processors = {processors}");
+        }
+        for (what, times) in [("alone", self.turns.alone), ("crowded", self.turns.crowded)] {
+            if times != 1.0 {
+                let _ = writeln!(out, "{what} = {times:?}");
+            }
         }
         for (first, count) in self.runs() {
             let d = &self.devices[first];
@@ -198,7 +225,9 @@ impl Machine {
             if d.free_elementwise {
                 let _ = writeln!(out, "free_elementwise = true");
             }
-            for (what, rate) in [("elements", d.elements), ("under_softmax", d.under_softmax)] {
+            let others =
+                [("elements", d.elements), ("under_softmax", d.under_softmax), ("windows", d.products.windows)];
+            for (what, rate) in others {
                 if let Some(rate) = rate {
                     let _ = writeln!(out, "{what} = \"{}\"", FLOPS.text(rate));
                 }
@@ -206,6 +235,19 @@ impl Machine {
             if !d.prefers.is_empty() {
                 let all: Vec<String> = d.prefers.iter().map(|way| quoted(way)).collect();
                 let _ = writeln!(out, "prefers = [{}]", all.join(", "));
+            }
+            if !d.products.shapes.is_empty() {
+                let _ = writeln!(out, "products = [");
+                for s in &d.products.shapes {
+                    let (side, points, rate) = (s.side, s.points, FLOPS.text(s.rate));
+                    let (open, close) = ("{", "}");
+                    let _ = writeln!(
+                        out,
+                        "  {open} dtype = \"{}\", side = {side}, points = {points}, rate = \"{rate}\" {close},",
+                        s.dtype
+                    );
+                }
+                let _ = writeln!(out, "]");
             }
             if let Some(engines) = d.engines {
                 let _ = writeln!(out, "engines = {engines}");
@@ -244,6 +286,16 @@ impl Machine {
         }
         runs
     }
+}
+
+/// A type by its name.
+fn dtype(place: &str, found: &str) -> Result<DType, MachineError> {
+    let known = || DType::ALL.map(DType::name).join(", ");
+    DType::parse(found).ok_or_else(|| MachineError::Unknown {
+        place: place.into(),
+        found: found.into(),
+        known: known(),
+    })
 }
 
 /// A number of things of which there is at least one.
@@ -293,15 +345,9 @@ impl Builder {
             known: DeviceKind::ALL.map(DeviceKind::name).join(", "),
         })?;
         let mut flops = Vec::new();
-        for (dtype, rate) in &row.flops {
-            let known = || DType::ALL.map(DType::name).join(", ");
+        for (name, rate) in &row.flops {
             let place = place("flops");
-            let dtype = DType::parse(dtype).ok_or_else(|| MachineError::Unknown {
-                place: place.clone(),
-                found: dtype.clone(),
-                known: known(),
-            })?;
-            flops.push((dtype, positive(&format!("{dtype} {place}"), rate, FLOPS)?));
+            flops.push((dtype(&place, name)?, positive(&format!("{name} {place}"), rate, FLOPS)?));
         }
         flops.sort_by_key(|f| f.0);
         let memory = positive(&place("memory"), &row.memory, MEMORY)?;
@@ -310,6 +356,16 @@ impl Builder {
         let rate =
             |what: &str, text: &Option<String>| text.as_deref().map(|t| positive(&place(what), t, FLOPS)).transpose();
         let (elements, under_softmax) = (rate("elements", &row.elements)?, rate("under_softmax", &row.under_softmax)?);
+        let mut products = Products { shapes: Vec::new(), windows: rate("windows", &row.windows)? };
+        for shape in &row.products {
+            let place = place("products");
+            products.shapes.push(ShapeRate {
+                dtype: dtype(&place, &shape.dtype)?,
+                side: f64::from(shape.side),
+                points: f64::from(shape.points),
+                rate: positive(&place, &shape.rate, FLOPS)?,
+            });
+        }
         let engines = row.engines.map(|n| self::count(&place("engines"), n)).transpose()?;
         let mut members = Vec::new();
         for n in 0..count {
@@ -330,6 +386,7 @@ impl Builder {
                 elements,
                 under_softmax,
                 prefers: row.prefers.clone(),
+                products: products.clone(),
                 engines,
             });
         }

@@ -2,6 +2,7 @@
 
 use crate::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
 use crate::machine_error::MachineError;
+use crate::rates::{Products, Turns};
 use crate::units::{Bytes, Seconds};
 use ein_ir::dtype::DType;
 
@@ -71,6 +72,7 @@ fn cpus(name: &str, n: usize) -> Result<Machine, MachineError> {
         elements: Some(1.6e9 * cores),
         under_softmax: Some(75e9 * cores),
         prefers: Vec::new(),
+        products: Products::default(),
         engines: None,
     };
     let port = |d: usize, way: &str| Resource { name: format!("copies.cpu{d}.{way}"), bandwidth: 5e9 };
@@ -90,6 +92,7 @@ fn cpus(name: &str, n: usize) -> Result<Machine, MachineError> {
         links,
         issue: Seconds(1e-6),
         processors: None,
+        turns: Turns::default(),
     };
     machine.check()?;
     Ok(machine)

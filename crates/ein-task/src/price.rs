@@ -6,7 +6,8 @@
 //! * a contraction or attention block: `max(operations / rate, bytes / memory_bandwidth) + launch`, a roofline
 //!   with the block's own shape. `operations` are those of the spec (2 for each multiply-add), `rate` is
 //!   the device's for the type the operation works in, `bytes` are each operand's region and the result once;
-//!   Under a softmax the rate is `under_softmax`, where the device has one;
+//!   Under a softmax the rate is `under_softmax`, and of a product that of its shape, where the device has them (see
+//!   [`crate::rates`]);
 //! * any other block: `bytes / memory_bandwidth + launch`;
 //!   nothing at all, launch included, where the device is idealised to do them for free;
 //! * on a device with a rate for `elements`, a thread: bytes and arithmetic do not hide each other, so both count, and
@@ -58,9 +59,10 @@ pub fn kernel_parts(device: &Device, spec: &Spec, labels: &Region) -> Parts {
         return Parts { compute: Seconds(compute), memory: Seconds(memory), seconds };
     }
     let rate = match spec.monoid {
-        Monoid::Attend => device.under_softmax.unwrap_or_else(|| device.rate(spec.work.dtype)),
-        _ => device.rate(spec.work.dtype),
+        Monoid::Attend => device.under_softmax,
+        _ => device.products.rate(spec, labels),
     };
+    let rate = rate.unwrap_or_else(|| device.rate(spec.work.dtype));
     let compute = if operations == 0.0 { 0.0 } else { operations / rate };
     let both = if device.elements.is_some() { compute + memory } else { compute.max(memory) };
     Parts { compute: Seconds(compute), memory: Seconds(memory), seconds: Seconds(both + device.launch.0) }

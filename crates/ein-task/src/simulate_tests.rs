@@ -1,6 +1,7 @@
 //! The simulator against closed forms.
 
 use crate::machine::{Device, DeviceId, DeviceKind, Link, Machine, Resource};
+use crate::rates::{Products, Turns};
 use crate::simulate::simulate;
 use crate::task::{OpRow, Slot, Task, TaskGraph, TaskId, Value, Verb};
 use crate::timeline::{Lane, Timeline};
@@ -72,6 +73,7 @@ fn machine(devices: usize, port: f64, latency: f64, issue: f64, launch: f64) -> 
         elements: None,
         under_softmax: None,
         prefers: Vec::new(),
+        products: Products::default(),
         engines: None,
     };
     let mut links = Vec::new();
@@ -94,6 +96,7 @@ fn machine(devices: usize, port: f64, latency: f64, issue: f64, launch: f64) -> 
         links,
         issue: Seconds(issue),
         processors: None,
+        turns: Turns::default(),
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::flow::Readers;
 use crate::machine::{DeviceKind, Machine};
 use crate::network::{Network, Passed};
+use crate::rates::Turns;
 use crate::sharing::ROUNDING;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -285,6 +286,7 @@ struct Clocks {
     own: Clock,
     shared: Clock,
     processors: f64,
+    turns: Turns,
     /// Whether a device is a thread that shares processors.
     shares: Vec<bool>,
 }
@@ -305,13 +307,14 @@ impl Clocks {
             own: Clock::default(),
             shared: Clock::default(),
             processors: machine.processors.map_or(f64::INFINITY, f64::from),
+            turns: machine.turns,
             shares: machine.devices.iter().map(|d| shares(d.kind)).collect(),
         }
     }
 
     /// How fast threads run that share processors: all of them alike.
     fn speed(&self) -> f64 {
-        (self.processors / self.shared.ends.len().max(1) as f64).min(1.0)
+        self.turns.speed(self.shared.ends.len(), self.processors)
     }
 
     fn push(&mut self, device: usize, row: u32, seconds: f64, now: f64) {

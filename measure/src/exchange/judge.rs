@@ -108,7 +108,8 @@ pub fn way_latency(machine: &Machine, from: DeviceId, to: DeviceId) -> f64 {
     way.windows(2).map(|w| machine.link(w[0], w[1]).map_or(0.0, |l| l.latency.0)).sum()
 }
 
-/// The latency of the shallowest program that can reach the bandwidth bound of a named question, and its moves.
+/// The latency of the shallowest program that can reach the bandwidth bound of a named question, and its moves. Each of
+/// them is issued before its first byte flows, so that its latency is what it takes to issue and the link's.
 ///
 /// * Where all are linked alike, one move is enough, but for a broadcast (one move would send everything from one
 ///   port: a device has to pass on what it got) and an all-reduce (fold, then hand out): two.
@@ -119,6 +120,12 @@ pub fn way_latency(machine: &Machine, from: DeviceId, to: DeviceId) -> f64 {
 /// * Where links are absent: the longest of the ways between devices, through the host if it relays, because
 ///   the bound counts its links; one link more for broadcast, twice for all-reduce.
 pub fn shallow(kind: Kind, machine: &Machine) -> (usize, f64) {
+    let (moves, latency) = chain(kind, machine);
+    (moves, latency + moves as f64 * machine.issue.0)
+}
+
+/// The moves of that program, and the latency of their links.
+fn chain(kind: Kind, machine: &Machine) -> (usize, f64) {
     let wiring = Wiring::of(machine);
     let workers: Vec<DeviceId> = machine.workers().iter().collect();
     match &wiring {

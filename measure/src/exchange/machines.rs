@@ -2,6 +2,7 @@
 
 use ein_ir::dtype::DType;
 use ein_task::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
+use ein_task::rates::{Products, Turns};
 use ein_task::units::{Bytes, Seconds};
 
 /// A preset, and the names of all presets that have its links.
@@ -118,6 +119,7 @@ pub fn bare(name: &str, gpus: usize) -> Machine {
         elements: None,
         under_softmax: None,
         prefers: Vec::new(),
+        products: Products::default(),
         engines: None,
     };
     Machine {
@@ -127,6 +129,7 @@ pub fn bare(name: &str, gpus: usize) -> Machine {
         links: Vec::new(),
         issue: Seconds(0.0),
         processors: None,
+        turns: Turns::default(),
     }
 }
 

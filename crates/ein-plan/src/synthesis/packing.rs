@@ -24,6 +24,7 @@ struct Column {
 struct Packing<'a> {
     net: &'a Net<'a>,
     short: bool,
+    shallow: bool,
     /// Seconds that a byte takes on every resource, as the [`Taste`] has it.
     slowness: Vec<f64>,
     bundles: &'a [Bundle],
@@ -54,6 +55,8 @@ pub(super) struct Effort {
 pub(super) struct Taste {
     /// Ways of two links at most from one device of a tree to the next.
     pub(super) short: bool,
+    /// Few moves even where that costs load.
+    pub(super) shallow: bool,
     /// How much of links to devices that do not compute is left free. Transfers that share a port get equal parts of
     /// it and not what the shares of their routes ask for, so what is full comes in bursts.
     pub(super) spare: Spare,
@@ -73,7 +76,15 @@ pub(super) enum Spare {
 
 /// Improves a scheme.
 pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
-    let mut packing = Packing::new(net, start, effort.taste);
+    packed(Packing::new(net, start, effort.taste, &vec![1.0; net.slowness.len()]), start, effort)
+}
+
+/// Improves a scheme for a machine whose resources are so many times slower than they are.
+pub(super) fn repack(net: &Net, start: &Scheme, effort: &Effort, slower: &[f64]) -> Scheme {
+    packed(Packing::new(net, start, effort.taste, slower), start, effort)
+}
+
+fn packed(mut packing: Packing, start: &Scheme, effort: &Effort) -> Scheme {
     packing.settle(effort);
     packing.thin(effort);
     let mut legs = Vec::new();
@@ -86,7 +97,7 @@ pub(super) fn pack(net: &Net, start: &Scheme, effort: &Effort) -> Scheme {
 /// Prices by the byte of every resource at which packing comes to rest, from blunt to sharp: what a bound can be
 /// proved with.
 pub(super) fn prices(net: &Net, start: &Scheme, effort: &Effort) -> Vec<Vec<f64>> {
-    let mut packing = Packing::new(net, start, effort.taste);
+    let mut packing = Packing::new(net, start, effort.taste, &vec![1.0; net.slowness.len()]);
     packing.settle(effort);
     let most = packing.most();
     let at = |sharpness: f64| {
@@ -99,9 +110,9 @@ pub(super) fn prices(net: &Net, start: &Scheme, effort: &Effort) -> Vec<Vec<f64>
 }
 
 impl<'a> Packing<'a> {
-    fn new(net: &'a Net<'a>, start: &'a Scheme, taste: Taste) -> Self {
+    fn new(net: &'a Net<'a>, start: &'a Scheme, taste: Taste, slower: &[f64]) -> Self {
         let resources = net.slowness.len();
-        let mut slowness = net.slowness.clone();
+        let mut slowness: Vec<f64> = net.slowness.iter().zip(slower).map(|(s, times)| s * times).collect();
         let slower = match taste.spare {
             Spare::None => 1.0,
             Spare::Some => 1.2,
@@ -118,6 +129,7 @@ impl<'a> Packing<'a> {
         let mut packing = Self {
             net,
             short: taste.short,
+            shallow: taste.shallow,
             slowness,
             bundles: &start.bundles,
             columns: start.bundles.iter().map(|_| Vec::new()).collect(),
@@ -288,7 +300,8 @@ impl<'a> Packing<'a> {
         let mut cost: Vec<f64> = self.net.machine.links.iter().map(of).collect();
         // Among equals the one with fewer hops, and few hops are worth a little.
         // As prices sharpen, less and less, since what is left to gain may need long ways.
-        let mean = cost.iter().sum::<f64>() / cost.len().max(1) as f64 * (FIRST / self.sharpness);
+        let weight = if self.shallow { 2.0 } else { FIRST / self.sharpness };
+        let mean = cost.iter().sum::<f64>() / cost.len().max(1) as f64 * weight;
         let lag = 0.5 * mean;
         let hop = 0.2 * mean + f64::MIN_POSITIVE;
         for c in &mut cost {
@@ -302,7 +315,7 @@ impl<'a> Packing<'a> {
         let mut best: Option<(f64, Route)> = None;
         let roots = bundle.holding().union(bundle.readers).intersect(self.net.workers);
         for root in roots.iter() {
-            let Some((fold, up)) = fold_tree(&ways, root, &bundle.holders, lag) else { continue };
+            let Some((fold, up)) = fold_tree(&ways, self.net.workers, root, &bundle.holders, lag) else { continue };
             let Some((hands, down)) = hand_tree(&ways, DeviceSet::one(root), bundle.readers, lag) else { continue };
             let total = up * pending + down * finished;
             if best.as_ref().is_none_or(|b| total < b.0 * (1.0 - 1e-12)) {

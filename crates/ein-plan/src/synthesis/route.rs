@@ -164,20 +164,24 @@ impl Walk<'_> {
 }
 
 /// What a leg costs by itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Load {
     /// Bytes of the leg's share.
     bytes: f64,
     /// Boxes that it is made of at least.
     boxes: usize,
-    /// Seconds that a byte takes along its longest chain, each move alone on its link.
+    /// Seconds that a byte takes along its longest chain, each move alone on its link, but for the last.
     chain: f64,
+    /// Seconds that a byte takes on its slowest link.
+    slowest: f64,
+    /// Latency of the longest chain, in seconds.
+    latency: f64,
     /// The links of its moves.
     links: Vec<usize>,
 }
 
 /// What a scheme costs, before sizes and order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Score {
     /// Seconds of the busiest resource.
     pub(super) load: f64,
@@ -206,13 +210,24 @@ impl Score {
     }
 
     /// Into how many pieces every leg is cut if none may keep the end of its way waiting for more than `lag`
-    /// seconds: more for slow links and long ways than for quick ones.
+    /// seconds: more for slow links and long ways than for quick ones. What is not passed on keeps nobody waiting at
+    /// its end, but others on its link, which carries one transfer at a time.
     pub(super) fn pieces(&self, lag: f64) -> Vec<usize> {
         let of = |l: &Load| {
             let finest = (l.bytes / LEAST_PIECE).floor().max(1.0);
-            (l.chain * l.bytes / lag).ceil().min(finest).max(1.0) as usize
+            let held = l.chain.max(if self.depth > 1 { l.slowest / BLOCKED } else { 0.0 });
+            (held * l.bytes / lag).ceil().min(finest).max(1.0) as usize
         };
         self.legs.iter().map(of).collect()
+    }
+
+    /// What it takes at best, cut like that: no less than the busiest resource and the latency of a move behind it,
+    /// and no less than a piece alone on its way. Where every link has something to send from the beginning, as in a
+    /// ring, it takes about that.
+    pub(super) fn hopeful(&self, net: &Net, lag: f64) -> f64 {
+        let alone = |(leg, pieces): (&Load, usize)| leg.latency + leg.chain * leg.bytes / pieces.max(leg.boxes) as f64;
+        let longest = self.legs.iter().zip(self.pieces(lag)).map(alone).fold(0.0, f64::max);
+        longest.max(self.load + net.least_latency)
     }
 
     /// The estimate with legs in pieces of at most `lag` seconds that follow each other: the busiest resource, and
@@ -238,6 +253,8 @@ impl Score {
     }
 }
 
+/// How many times the time that may be waited for a piece at the end of its way a piece may hold its link.
+const BLOCKED: f64 = 4.0;
 /// Bytes below which pieces are not cut further.
 const LEAST_PIECE: f64 = 8192.0;
 
@@ -252,7 +269,7 @@ impl Scheme {
             let crossings = leg.route.crossings(net, bundle);
             let own = leg.share * if bundle.finished { bundle.bytes } else { bundle.pending } as f64;
             let mut ends = vec![0.0f64; crossings.len()];
-            let mut chain = 0.0f64;
+            let (mut chain, mut most, mut latency) = (0.0f64, 0.0f64, 0.0f64);
             for (n, c) in crossings.iter().enumerate() {
                 let bytes = c.bytes(bundle) * leg.share;
                 let link = &net.machine.links[c.link];
@@ -260,6 +277,7 @@ impl Scheme {
                 let before = c.after.iter().map(|&b| ends[b]).fold(0.0, f64::max);
                 // What its last move takes is part of the load.
                 chain = chain.max(before);
+                most = most.max(slowest * bytes / own.max(1.0));
                 ends[n] = before + slowest * bytes / own.max(1.0);
                 while stages.len() < c.level {
                     stages.push(vec![0.0; resources]);
@@ -269,13 +287,14 @@ impl Scheme {
                     stages[c.level - 1][r] += bytes * net.slowness[r];
                 }
                 score.bytes += bytes;
-                score.latency = score.latency.max(c.latency);
+                latency = latency.max(c.latency);
                 score.depth = score.depth.max(c.level);
             }
             // A leg crosses at least one box; a whole bundle all of its parts.
+            score.latency = score.latency.max(latency);
             let boxes = ((bundle.parts.len() as f64 * leg.share).ceil() as usize).max(1);
             let links = crossings.iter().map(|c| c.link).collect();
-            score.legs.push(Load { bytes: own, boxes, chain, links });
+            score.legs.push(Load { bytes: own, boxes, chain, slowest: most, latency, links });
         }
         let most = |loads: &[f64]| loads.iter().copied().fold(0.0, f64::max);
         score.load = most(&busy);
@@ -290,46 +309,70 @@ impl Scheme {
 pub(super) fn hand_tree(ways: &Ways, starts: DeviceSet, readers: DeviceSet, lag: f64) -> Option<(Vec<Hop>, f64)> {
     let mut left = readers.without(starts);
     let (mut hops, mut cost) = (Vec::new(), 0.0);
-    let mut have: Vec<(DeviceId, f64)> = starts.iter().map(|d| (d, 0.0)).collect();
+    let mut have: Vec<Reached> = starts.iter().map(Reached::start).collect();
     while !left.is_empty() {
         let (price, start, next) = nearest(ways, &have, left, lag, false)?;
         cost += price;
-        grow(&ways.path(start, next), &mut have, |a, b| hops.push((a, b)));
-        left = left.without(have.iter().map(|h| h.0).collect());
+        grow(&ways.path(start, next), &mut have, |_, _| 0.0, |a, b| hops.push((a, b)));
+        left = left.without(have.iter().map(|h| h.device).collect());
     }
     Some((hops, cost))
+}
+
+/// A device of a tree in the making.
+struct Reached {
+    device: DeviceId,
+    /// Moves from the tree's start.
+    depth: f64,
+    /// What it costs on top to join here: the rest of the way to a device that folds, over which what joins goes
+    /// beside what is there.
+    beside: f64,
+}
+
+impl Reached {
+    fn start(device: DeviceId) -> Self {
+        Self { device, depth: 0.0, beside: 0.0 }
+    }
 }
 
 /// Of `outside`, the device nearest to a tree, the way to it from the tree or, `upwards`, to the tree from it:
 /// cost, tree's end, device.
 fn nearest(
     ways: &Ways,
-    tree: &[(DeviceId, f64)],
+    tree: &[Reached],
     outside: DeviceSet,
     lag: f64,
     upwards: bool,
 ) -> Option<(f64, DeviceId, DeviceId)> {
     let mut best: Option<(f64, f64, DeviceId, DeviceId)> = None;
     for device in outside.iter() {
-        for &(end, depth) in tree {
-            let cost = if upwards { ways.cost(device, end) } else { ways.cost(end, device) };
-            let total = cost + depth * lag;
+        for end in tree {
+            let way = if upwards { ways.cost(device, end.device) } else { ways.cost(end.device, device) };
+            let cost = way + end.beside;
+            let total = cost + end.depth * lag;
             if total.is_finite() && best.is_none_or(|b| total < b.0) {
-                best = Some((total, cost, end, device));
+                best = Some((total, cost, end.device, device));
             }
         }
     }
     best.map(|b| (b.1, b.2, b.3))
 }
 
-/// Adds a path that begins in a tree, behind the last of its devices that is in the tree.
-fn grow(path: &[DeviceId], tree: &mut Vec<(DeviceId, f64)>, mut add: impl FnMut(DeviceId, DeviceId)) {
-    let depth = |tree: &[(DeviceId, f64)], d: DeviceId| tree.iter().find(|t| t.0 == d).map(|t| t.1);
-    let start = path.iter().rposition(|&d| depth(tree, d).is_some()).unwrap_or(0);
+/// Adds a path that begins in a tree, behind the last of its devices that is in the tree; `beside` says what a device
+/// costs that joins behind another which costs so much itself.
+fn grow(
+    path: &[DeviceId],
+    tree: &mut Vec<Reached>,
+    beside: impl Fn(&Reached, DeviceId) -> f64,
+    mut add: impl FnMut(DeviceId, DeviceId),
+) {
+    let place = |tree: &[Reached], d: DeviceId| tree.iter().position(|t| t.device == d);
+    let start = path.iter().rposition(|&d| place(tree, d).is_some()).unwrap_or(0);
     for hop in path[start..].windows(2) {
-        let next = depth(tree, hop[0]).unwrap_or(0.0) + 1.0;
+        let Some(before) = place(tree, hop[0]).map(|n| &tree[n]) else { return };
+        let next = Reached { device: hop[1], depth: before.depth + 1.0, beside: beside(before, hop[1]) };
         add(hop[0], hop[1]);
-        tree.push((hop[1], next));
+        tree.push(next);
     }
 }
 
@@ -367,16 +410,23 @@ pub(super) fn join(path: &[DeviceId], have: &mut DeviceSet, hops: &mut Vec<Hop>)
     }
 }
 
-/// The cheapest in-tree found that brings one of each of `holders` to `root`; `lag` as in [`hand_tree`].
-pub(super) fn fold_tree(ways: &Ways, root: DeviceId, holders: &[DeviceSet], lag: f64) -> Option<(Fold, f64)> {
+/// The cheapest in-tree found that brings one of each of `holders` to `root`, where only `workers` fold; `lag` as in
+/// [`hand_tree`].
+pub(super) fn fold_tree(
+    ways: &Ways,
+    workers: DeviceSet,
+    root: DeviceId,
+    holders: &[DeviceSet],
+    lag: f64,
+) -> Option<(Fold, f64)> {
     let mut from: Vec<Option<DeviceId>> = vec![None; holders.len()];
     let mut parent: Vec<(DeviceId, Option<DeviceId>)> = vec![(root, None)];
-    let mut tree = vec![(root, 0.0)];
+    let mut tree = vec![Reached::start(root)];
     let mut cost = 0.0;
     // Whoever joins the tree gives what it joins for: a device that gave nothing would send nothing.
     let mut joined = root;
     loop {
-        let within: DeviceSet = tree.iter().map(|t| t.0).collect();
+        let within: DeviceSet = tree.iter().map(|t| t.device).collect();
         for (supplier, h) in from.iter_mut().zip(holders) {
             if supplier.is_none() {
                 *supplier = if h.contains(joined) { Some(joined) } else { h.intersect(within).lowest() };
@@ -391,7 +441,10 @@ pub(super) fn fold_tree(ways: &Ways, root: DeviceId, holders: &[DeviceSet], lag:
         cost += price;
         let mut path = ways.path(start, end);
         path.reverse();
-        grow(&path, &mut tree, |above, below| parent.push((below, Some(above))));
+        let beside = |above: &Reached, below: DeviceId| {
+            if workers.contains(below) { 0.0 } else { above.beside + ways.cost(below, above.device) }
+        };
+        grow(&path, &mut tree, beside, |above, below| parent.push((below, Some(above))));
         joined = start;
     }
     let from = from.into_iter().map(|d| d.expect("every partial has a supplier")).collect();

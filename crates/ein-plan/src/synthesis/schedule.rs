@@ -35,8 +35,10 @@ pub(super) struct Travel {
 pub(super) enum Order {
     /// Whatever has the longest way to go first, all its pieces.
     Deep,
-    /// Pieces one after the other, each as soon as it can, then [justified](Schedule::justified).
-    Justified,
+    /// Pieces one after the other, each as soon as it can, then [justified](Schedule::justified) so many times.
+    Justified(u8),
+    /// As [`Order::Deep`], then [justified](Schedule::justified) so many times.
+    Settled(u8),
     /// Pieces one after the other, each all the way, so that little is under way at once.
     Piecewise,
 }
@@ -51,6 +53,18 @@ pub(super) struct Schedule {
     pub(super) transfers: Vec<Transfer>,
 }
 
+impl Order {
+    /// The same, justified once more; `None` of orders that are not to be changed.
+    pub(super) fn again(self) -> Option<Order> {
+        match self {
+            Self::Deep => Some(Self::Settled(1)),
+            Self::Settled(times) => Some(Self::Settled(times + 1)),
+            Self::Justified(times) => Some(Self::Justified(times + 1)),
+            Self::Piecewise => None,
+        }
+    }
+}
+
 impl Schedule {
     /// When the last move arrives on the machine, local work being free.
     pub(super) fn seconds(&self, net: &Net) -> f64 {
@@ -59,7 +73,7 @@ impl Schedule {
 
     /// The same moves in the order in which they end when time runs backwards (forward–backward improvement, Tormos
     /// and Lova 2001): what has long to wait behind it goes early, and what nothing waits for fills the gaps.
-    fn justified(&self, net: &Net) -> Schedule {
+    pub(super) fn justified(&self, net: &Net) -> Schedule {
         let last = self.transfers.len().wrapping_sub(1);
         let mut mirrored: Vec<Transfer> =
             self.transfers.iter().rev().map(|t| Transfer { link: t.link, bytes: t.bytes, after: Vec::new() }).collect();
@@ -107,8 +121,8 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
     for (n, piece) in pieces.iter().enumerate() {
         for (c, crossing) in routes[piece.leg].iter().enumerate() {
             let slot = match order {
-                Order::Justified => (0, piece.place + crossing.level),
-                Order::Deep => (depth - crossing.behind, piece.place),
+                Order::Justified(_) => (0, piece.place + crossing.level),
+                Order::Deep | Order::Settled(_) => (depth - crossing.behind, piece.place),
                 Order::Piecewise => (piece.place, crossing.level),
             };
             let (from, to) = (crossing.hop.0.index(), crossing.hop.1.index());
@@ -143,7 +157,7 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
     let made = Schedule { pieces, routes: Rc::new(routes), travels, transfers };
     match order {
         Order::Deep | Order::Piecewise => made,
-        Order::Justified => made.justified(net),
+        Order::Justified(times) | Order::Settled(times) => (0..times).fold(made, |made, _| made.justified(net)),
     }
 }
 
@@ -235,6 +249,6 @@ fn cutting_axis(exchange: &Exchange, region: &Region, finished: bool, wanted: us
     let stacked = exchange.have.monoid.stacked().map(|_| region.rank().wrapping_sub(1));
     let allowed = |a: &usize| finished || (stacked != Some(*a) && fields.iter().all(|f| f.axes.contains(a)));
     let axes: Vec<usize> = (0..region.rank()).filter(allowed).collect();
-    let fine = axes.iter().copied().find(|&a| region.0[a].len() >= 32 * wanted);
+    let fine = axes.iter().copied().find(|&a| region.0[a].len() >= 64 * wanted);
     fine.or_else(|| axes.into_iter().max_by_key(|&a| (region.0[a].len(), usize::MAX - a)))
 }

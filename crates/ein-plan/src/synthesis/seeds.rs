@@ -167,7 +167,7 @@ impl Seeds<'_> {
 
     fn owned(&self, trees: bool, owner: DeviceId, bundle: &Bundle) -> Option<Route> {
         let fold = if trees {
-            fold_tree(self.ways, owner, &bundle.holders, 0.0)?.0
+            fold_tree(self.ways, self.net.workers, owner, &bundle.holders, 0.0)?.0
         } else {
             fold_star(self.ways, owner, &bundle.holders)?
         };

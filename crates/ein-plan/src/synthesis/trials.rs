@@ -1,17 +1,20 @@
 //! Candidates on trial: which are simulated, cut how finely and in which order.
 
+use super::packing::{Effort, Taste, repack};
 use super::route::{Scheme, Score};
-use super::schedule::Order;
-use super::{NEAR, Question, Recipe};
+use super::schedule::{Order, schedule};
+use super::{MOST_PACKED, NEAR, Question, Recipe};
+use ein_task::flow::run;
+use std::collections::BTreeSet;
 
 /// Moves beyond which a candidate is not cut into more pieces, in all and by the device: the larger of both.
 pub(super) const MOST_MOVES: usize = 8000;
-const MOST_MOVES_EACH: usize = 300;
+const MOST_MOVES_EACH: usize = 560;
 /// Seconds from which a candidate may have twice as many.
 const LONG: f64 = 1e-3;
 /// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
 const MOST_SIMULATED: usize = 40_000;
-const MOST_SIMULATED_EACH: usize = 1200;
+const MOST_SIMULATED_EACH: usize = 2400;
 /// What simulating anything costs, in moves.
 const TO_SIMULATE: usize = 200;
 /// How far above what was simulated an estimate may be and still be tried.
@@ -21,11 +24,26 @@ const SLACK: f64 = 0.2;
 const FEW: usize = 1000;
 const MUCH: f64 = 0.4;
 
+/// Of those that could be quicker than the best by so much at best, how many are tried whatever their estimate is, and
+/// the moves of each.
+const HOPEFUL: usize = 6;
+const MUCH_QUICKER: f64 = 0.99;
+const SMALL: usize = 2500;
+/// How far above what cannot be beaten the best is packed again, how often, and how much a late end counts.
+const MISSED: f64 = 1.03;
+const REPACKED: usize = 4;
+const FEEDBACK: f64 = 0.5;
+/// Moves that are simulated to put those of the best in a better order, and the least that a round has to gain.
+const POLISH: usize = 24_000;
+const GAIN: f64 = 0.998;
+
 /// The best of what was simulated.
 struct Tried {
     /// [`Question::dear`] seconds.
     seconds: f64,
     candidate: usize,
+    moves: usize,
+    lag: f64,
     pieces: Vec<usize>,
     order: Order,
 }
@@ -33,7 +51,7 @@ struct Tried {
 /// Candidates being simulated.
 struct Trials<'a> {
     question: &'a Question<'a>,
-    candidates: &'a [(Score, Scheme)],
+    candidates: Vec<(Score, Scheme)>,
     /// Moves that may still be simulated.
     left: usize,
     best: Option<Tried>,
@@ -52,13 +70,18 @@ impl Trials<'_> {
             return;
         }
         let score = &self.candidates[candidate].0;
+        let (depth, near) = (score.depth, NEAR * (score.load + score.latency));
+        let few = score.estimate(self.question.net, lag).moves <= SMALL;
         let mut least = f64::INFINITY;
-        for order in [Order::Deep, Order::Justified] {
+        for order in [Order::Deep, Order::Justified(1), Order::Justified(0)] {
+            if order == Order::Justified(0) && !few {
+                return;
+            }
             let Some(seconds) = self.try_one(candidate, lag, order) else { return };
             if seconds < least {
                 (least, *known) = (seconds, Some(order));
             }
-            if score.depth <= 1 || seconds <= NEAR * (score.load + score.latency) {
+            if depth <= 1 || seconds <= near && order != Order::Justified(1) {
                 return;
             }
         }
@@ -76,49 +99,161 @@ impl Trials<'_> {
         let (seconds, moves) = self.question.simulate(scheme, &pieces, order);
         let dear = self.question.dear(seconds, moves);
         if dear < self.seconds() {
-            self.best = Some(Tried { seconds: dear, candidate, pieces, order });
+            self.best = Some(Tried { seconds: dear, candidate, moves, lag, pieces, order });
         }
         Some(seconds)
+    }
+
+    /// Tries what the closed form thinks too little of: of the candidates with few moves those that could be much quicker
+    /// than the best if nothing had to wait.
+    fn hopeful(&mut self, tried: &BTreeSet<(usize, Vec<usize>)>) {
+        let mut hopeful: Vec<(f64, usize, f64)> = Vec::new();
+        for (n, (score, _)) in self.candidates.iter().enumerate() {
+            let (mut lag, mut moves) = (score.longest(), 0);
+            while score.depth > 1 && lag > 1e-3 * score.load {
+                let estimate = score.estimate(self.question.net, lag);
+                if estimate.moves > SMALL {
+                    break;
+                }
+                let best = score.hopeful(self.question.net, lag);
+                if estimate.moves > moves
+                    && best < MUCH_QUICKER * self.seconds()
+                    && !tried.contains(&(n, score.pieces(lag)))
+                {
+                    hopeful.push((best, n, lag));
+                }
+                (moves, lag) = (estimate.moves, lag / 2.0);
+            }
+        }
+        hopeful.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.2.total_cmp(&a.2)).then(a.1.cmp(&b.1)));
+        let mut orders = vec![None; self.candidates.len()];
+        for (best, n, lag) in hopeful.into_iter().take(HOPEFUL) {
+            if best < MUCH_QUICKER * self.seconds() {
+                self.try_orders(n, lag, &mut orders[n]);
+            }
+        }
+    }
+
+    /// Packs again and again, each time with what was done last taken for slower than it is: what shares a port gets equal
+    /// parts of it and not what the shares of its routes ask for, and what comes late keeps others waiting.
+    fn repack(&mut self, enough: f64) {
+        let question = self.question;
+        let net = question.net;
+        let Some(best) = &self.best else { return };
+        let (score, scheme) = &self.candidates[best.candidate];
+        if net.devices > MOST_PACKED || score.depth <= 1 || best.seconds <= MISSED * enough {
+            return;
+        }
+        let (lag, order) = (best.lag, best.order);
+        let mut scheme = scheme.clone();
+        let mut pieces = best.pieces.clone();
+        let mut slower = vec![1.0; net.slowness.len()];
+        for _ in 0..REPACKED {
+            let made = schedule(net, question.exchange, &scheme, &pieces, order);
+            let spans = run(net.machine, &made.transfers);
+            let mut ends = vec![0.0f64; slower.len()];
+            for (span, transfer) in spans.iter().zip(&made.transfers) {
+                for &r in &net.machine.links[transfer.link].resources {
+                    ends[r] = ends[r].max(span.sent);
+                }
+            }
+            let last = ends.iter().copied().fold(0.0, f64::max);
+            for (slower, end) in slower.iter_mut().zip(ends) {
+                *slower *= (end / last).max(0.5).powf(FEEDBACK);
+            }
+            let effort = Effort { rounds: 60, enough: 0.0, taste: Taste::default() };
+            scheme = repack(net, &scheme, &effort, &slower);
+            let score = scheme.score(net);
+            pieces = score.pieces(lag);
+            self.candidates.push((score, scheme.clone()));
+            if self.try_one(self.candidates.len() - 1, lag, order).is_none() || self.seconds() <= MISSED * enough {
+                return;
+            }
+        }
+    }
+
+    /// Puts the moves of the best in order again and again, as long as that gains something.
+    fn polish(&mut self, enough: f64) {
+        let Some(best) = &mut self.best else { return };
+        let (score, scheme) = &self.candidates[best.candidate];
+        if score.depth <= 1 {
+            return;
+        }
+        let Question { net, exchange, .. } = *self.question;
+        let mut left = POLISH;
+        let (mut order, mut last) = (best.order, best.seconds);
+        let mut made = None;
+        while best.seconds > enough
+            && left >= 2 * best.moves
+            && let Some(again) = order.again()
+        {
+            left -= 2 * best.moves;
+            let before = made.unwrap_or_else(|| schedule(net, exchange, scheme, &best.pieces, order));
+            let after = before.justified(net);
+            let seconds = self.question.dear(after.seconds(net), after.transfers.len());
+            if seconds < best.seconds {
+                (best.seconds, best.order) = (seconds, again);
+            }
+            if seconds > GAIN * last {
+                break;
+            }
+            (order, last, made) = (again, seconds, Some(after));
+        }
     }
 }
 
 /// Simulates the candidates that a closed form likes best and keeps the quickest; `enough` seconds are enough.
-pub(super) fn quickest(question: &Question, mut candidates: Vec<(Score, Scheme)>, enough: f64) -> Recipe {
+pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, enough: f64) -> Recipe {
+    // Several shapes and packings are often one and the same.
+    let mut distinct: Vec<(Score, Scheme)> = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        if !distinct.iter().any(|known| known.0 == candidate.0) {
+            distinct.push(candidate);
+        }
+    }
+    let candidates = distinct;
     let mut trials = Trials {
         question,
-        candidates: &candidates,
+        candidates,
         left: MOST_SIMULATED.max(MOST_SIMULATED_EACH * question.net.devices),
         best: None,
     };
-    let mut tried = vec![0usize; candidates.len()];
-    let mut orders = vec![None; candidates.len()];
+    let mut tried = vec![0usize; trials.candidates.len()];
+    let mut orders = vec![None; trials.candidates.len()];
+    let mut known = BTreeSet::new();
     // Whatever the closed form says of it: the direct one, which is the first.
-    let longest = candidates[0].0.longest();
+    let longest = trials.candidates[0].0.longest();
     for lag in [f64::INFINITY, longest / 2.0, longest / 4.0] {
         if lag > 0.0 {
             trials.try_one(0, lag, Order::Deep);
         }
     }
-    for (estimate, moves, n, lag) in question.ranked(&candidates) {
+    for (estimate, moves, n, lag) in question.ranked(&trials.candidates) {
         let best = trials.seconds();
         if best <= enough {
             break;
         }
         // The closed form may be too high, too; the load never is.
         let slack = if moves <= FEW { MUCH } else { SLACK };
-        if tried[n] < 2 && estimate < (1.0 + slack) * best && candidates[n].0.load < best {
+        if tried[n] < 2 && estimate < (1.0 + slack) * best && trials.candidates[n].0.load < best {
             tried[n] += 1;
+            known.insert((n, trials.candidates[n].0.pieces(lag)));
             trials.try_orders(n, lag, &mut orders[n]);
         }
     }
+    if trials.seconds() > enough {
+        trials.hopeful(&known);
+        trials.polish(enough);
+        trials.repack(enough);
+    }
     let best = trials.best.expect("there is at least one candidate");
-    question.recipe(candidates.swap_remove(best.candidate).1, best.pieces, best.order)
+    question.recipe(trials.candidates.swap_remove(best.candidate).1, best.pieces, best.order)
 }
 
 impl Question<'_> {
     /// Seconds, a little more for every move of a device: of programs about as quick the one with fewer is better.
     fn dear(&self, seconds: f64, moves: usize) -> f64 {
-        seconds * (1.0 + 8e-6 * moves as f64 / self.net.devices as f64)
+        seconds * (1.0 + 4e-6 * moves as f64 / self.net.devices as f64)
     }
 
     /// Candidates with the longest lag of their pieces, those first that should be quickest.
@@ -132,7 +267,7 @@ impl Question<'_> {
                 let estimate = score.estimate(self.net, lag);
                 if estimate.moves > moves && (moves == 0 || estimate.moves <= most_moves) {
                     // Of programs about as quick the one with fewer moves.
-                    let seconds = self.dear(estimate.seconds, estimate.moves);
+                    let seconds = estimate.seconds * (1.0 + 8e-6 * estimate.moves as f64 / self.net.devices as f64);
                     ranked.push((seconds, estimate.moves, n, lag));
                     moves = estimate.moves;
                 }

@@ -6,6 +6,7 @@ use ein_ir::monoid::{Form, Monoid};
 use ein_ir::region::Region;
 use ein_task::exchange::{Exchange, Need, Program, Step};
 use ein_task::machine::{Device, DeviceId, DeviceKind, DeviceSet, Link, Machine, Resource};
+use ein_task::rates::{Products, Turns};
 use ein_task::relation::{Held, Relation};
 use ein_task::units::{Bytes, Seconds};
 use std::collections::BTreeMap;
@@ -46,6 +47,7 @@ fn device(name: String, kind: DeviceKind) -> Device {
         elements: None,
         under_softmax: None,
         prefers: Vec::new(),
+        products: Products::default(),
         engines: None,
     }
 }
@@ -63,6 +65,7 @@ pub fn bare(name: &str, gpus: usize, host: bool) -> Machine {
         links: Vec::new(),
         issue: Seconds(0.0),
         processors: None,
+        turns: Turns::default(),
     }
 }
 

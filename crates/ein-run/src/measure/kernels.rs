@@ -10,6 +10,7 @@ use ein_ir::graph::TensorType;
 use ein_ir::monoid::Monoid;
 use ein_ir::op::Op;
 use ein_ir::region::Region;
+use ein_task::rates::{ShapeRate, Turns};
 use ein_task::task::TaskId;
 
 /// How often at least a kernel stands in a graph.
@@ -81,6 +82,79 @@ pub(super) fn products(pace: Pace, passes: &Line) -> Result<Vec<(DType, f64)>, R
         rates.push((dtype, rate.per_second()));
     }
     Ok(rates)
+}
+
+/// Sides of products of f32 whose rates are told apart, and the smallest and largest number of multiply-adds, as
+/// logarithms: the CPU device multiplies large blocks with no short side by other instructions than the rest.
+const SIDES: [usize; 2] = [1, 32];
+const POINTS: std::ops::RangeInclusive<u32> = 14..=26;
+
+/// Operations per second of products of f32 by shape: flat ones, of eight rows, and square ones.
+pub(super) fn shapes(pace: Pace, passes: &Line) -> Result<Vec<ShapeRate>, RunError> {
+    let dtype = DType::F32;
+    let mut rates = Vec::new();
+    for side in SIDES {
+        for log in POINTS.step_by(2) {
+            let m = if side == 1 { 8 } else { 1 << (log / 3).max(5) };
+            let rest = (1_usize << log) / m;
+            let n = 1 << rest.ilog2().div_ceil(2);
+            let k = rest / n;
+            if m.min(n).min(k) < side {
+                continue;
+            }
+            let shapes: [&[usize]; 2] = [&[m, k], &[k, n]];
+            let op = Op::Einsum(Einsum::contraction("mk,kn->mn", &shapes, dtype).expect("well formed"));
+            let mut rate = Rate::default();
+            let points = (m * n * k) as f64;
+            rate.add(2.0 * points, seconds(pace, &op, dtype, &shapes)?, passes.at(bytes(&op, dtype, 2)));
+            rates.push(ShapeRate { dtype, side: side as f64, points, rate: rate.per_second() });
+        }
+    }
+    Ok(rates)
+}
+
+/// Operations per second of convolutions.
+pub(super) fn windows(pace: Pace, passes: &Line) -> Result<f64, RunError> {
+    let mut rate = Rate::default();
+    for [batch, channels, side] in [[1, 32, 18], [2, 32, 34], [1, 64, 30]] {
+        let out = side - 2;
+        let text = format!(
+            "x: input f32[{batch}, {channels}, {side}, {side}]\nw: param f32[{channels}, {channels}, 3, 3]\n\
+             y = einsum f32 (n: {batch}, o: {channels}, h: {out}, v: {out} | c: {channels}, i: 3, j: 3) \
+             sum x[n, c, h + i, v + j] * w[o, c, i, j]\nreturn y\n"
+        );
+        let graph = ein_ir::text::parse(&text).expect("well formed");
+        let op = &graph.node(graph.outputs()[0].1).op;
+        let spec = op.spec(&[DType::F32; 2]).expect("it computes");
+        let shapes: [&[usize]; 2] = [&[batch, channels, side, side], &[channels, channels, 3, 3]];
+        let taken = seconds(pace, op, DType::F32, &shapes)?;
+        rate.add(spec.operations(&spec.space()), taken, passes.at(spec.bytes(&spec.space())));
+    }
+    Ok(rate.per_second())
+}
+
+/// The speed of one device alone, and that of more devices than processors, against that of as many as there are: of
+/// products, and of sums of matrices.
+pub(super) fn turns(pace: Pace, devices: usize) -> Result<Turns, RunError> {
+    let product = |devices: usize| {
+        let shapes: [&[usize]; 2] = [&[128, 256], &[256, 256]];
+        let op = Op::Einsum(Einsum::contraction("mk,kn->mn", &shapes, DType::F32).expect("well formed"));
+        seconds(Pace { devices, ..pace }, &op, DType::F32, &shapes)
+    };
+    let map = |devices: usize| {
+        let shape = [128, 1024];
+        let unary = joined(|e| e.unary(Unary::Exp, 0).expect("of a float"));
+        seconds(Pace { devices, ..pace }, &einsum(shape, 1, unary, None), DType::F32, &[&shape])
+    };
+    let (products, maps) = (product(pace.devices)?, map(pace.devices)?);
+    let speed = |devices: usize| -> Result<f64, RunError> {
+        Ok((products / product(devices)? * (maps / map(devices)?)).sqrt())
+    };
+    let alone = if pace.devices > 1 { speed(1)? } else { 1.0 };
+    let most = devices.min(4 * pace.devices);
+    // Each of them has so much of a processor.
+    let crowded = if most > pace.devices { speed(most)? * most as f64 / pace.devices as f64 } else { 1.0 };
+    Ok(Turns { alone, crowded })
 }
 
 /// Operations per second of products under a softmax, by the spec's count.

@@ -1,6 +1,7 @@
 //! The arithmetic of fits, the file, and one run that asks for nothing of its times.
 
 use super::*;
+use ein_task::rates::ShapeRate;
 
 #[test]
 fn lines_are_fitted() {
@@ -30,6 +31,11 @@ fn figures() -> Figures {
         memory: Bytes(10 << 30),
         flops: vec![(DType::F64, 71.234_567e9), (DType::F32, 1.0 / 3.0 * 1e12)],
         under_softmax: 21.0e9,
+        products: Products {
+            shapes: vec![ShapeRate { dtype: DType::F32, side: 32.0, points: 1_048_576.0, rate: 123.456e9 }],
+            windows: Some(9.876_54e9),
+        },
+        turns: Turns { alone: 1.234_56, crowded: 0.9 },
         elements: 0.432_1e9,
         memory_bandwidth: 12.345_678e9,
         launch: Seconds(1.234_567e-6),
@@ -45,6 +51,9 @@ fn the_file_is_a_machine() {
         let text = figures().file(devices, UNIX_EPOCH + std::time::Duration::from_hours(264_384)).unwrap();
         let machine = Machine::parse(&text).unwrap_or_else(|e| panic!("{e} in\n{text}"));
         assert_eq!(machine.len(), devices);
+        assert_eq!(machine.turns, Turns { alone: 1.235, crowded: 0.9 });
+        assert_eq!(machine.devices[0].products.windows, Some(9.877e9));
+        assert_eq!(machine.devices[0].products.shapes[0], ShapeRate { rate: 123.5e9, ..figures().products.shapes[0] });
         assert_eq!((machine.processors, machine.devices[0].rate(DType::F32)), (Some(2), 333.3e9));
         assert_eq!((machine.devices[0].rate(DType::BF16), machine.devices[0].memory_bandwidth), (333.3e9, 12.35e9));
         assert_eq!(machine.devices[0].memory.0, (((10_u64 << 30) / devices as u64) >> 20) << 20);
@@ -60,6 +69,22 @@ fn the_file_is_a_machine() {
     assert!(matches!(measure(129, 1), Err(MeasureError::Devices { asked: 129 })));
     let still = Figures { memory_bandwidth: f64::INFINITY, ..figures() };
     assert!(matches!(still.file(2, UNIX_EPOCH), Err(MeasureError::Machine(_))));
+}
+
+#[test]
+fn figures_of_several_rounds_are_their_medians() {
+    let slower = |times: f64| {
+        let mut f = figures();
+        f.flops.iter_mut().for_each(|r| r.1 *= times);
+        f.products.shapes[0].rate *= times;
+        f.turns.crowded *= times;
+        f.latency.0 *= times;
+        f
+    };
+    assert_eq!(Figures::medians(&slower(0.5), &[slower(2.0), figures()]), figures());
+    assert_eq!(Figures::medians(&figures(), &[]), figures());
+    let two = Figures::medians(&figures(), &[slower(0.5)]);
+    assert_eq!((two.turns.crowded, two.turns.alone), (0.75 * 0.9, figures().turns.alone));
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub struct Cuts {
     outward: Vec<(DeviceSet, f64)>,
     /// Sets of which something on the way out is something on the way in: the most that cross in either direction.
     both: Vec<(DeviceSet, f64)>,
+    /// Sets with the most that cross out of them and into them together.
+    apart: Vec<(DeviceSet, f64)>,
     devices: usize,
     /// Fewest moves between two devices, `usize::MAX` where there is no way.
     moves: Vec<usize>,
@@ -46,11 +48,17 @@ impl Cuts {
             sets.extend(others);
         }
         sets.retain(|s| !s.is_empty() && *s != everyone);
-        let outward = sets.iter().map(|&s| (s, capacity(machine, s))).collect();
+        let outward: Vec<(DeviceSet, f64)> = sets.iter().map(|&s| (s, capacity(machine, s))).collect();
         let both = sets.iter().filter(|s| s.contains(DeviceId(0))).filter_map(|&s| Some((s, both_ways(machine, s)?)));
-        let both = both.collect();
+        let both: Vec<(DeviceSet, f64)> = both.collect();
+        let of = |list: &[(DeviceSet, f64)], s: DeviceSet| list.iter().find(|known| known.0 == s).map(|known| known.1);
+        let together = |&(s, out): &(DeviceSet, f64)| {
+            let back = of(&outward, everyone.without(s))?;
+            Some((s, of(&both, s).unwrap_or(out + back)))
+        };
+        let apart = outward.iter().filter(|s| s.0.contains(DeviceId(0))).filter_map(together).collect();
         let (moves, latency) = distances(machine);
-        Self { outward, both, devices: machine.len(), moves, latency }
+        Self { outward, both, apart, devices: machine.len(), moves, latency }
     }
 
     /// How many sets of devices are looked at, whatever the question.
@@ -85,6 +93,17 @@ impl Cuts {
         for &(set, capacity) in &self.both {
             consider(set, leaving(groups, set) + leaving(groups, everyone.without(set)), capacity);
         }
+        let grows = |g: &&Group| g.holders.len() > 1 && g.readers.len() > 1 && g.partial > g.any;
+        let folded: Vec<&Group> = groups.iter().filter(grows).collect();
+        if !folded.is_empty() {
+            for &(set, capacity) in &self.apart {
+                let rest = everyone.without(set);
+                let unfinished = unfinished(&folded, set, rest);
+                if unfinished > 0.0 {
+                    consider(set, leaving(groups, set) + leaving(groups, rest) + unfinished, capacity);
+                }
+            }
+        }
         if self.devices > ALL {
             for set in asked(groups, everyone) {
                 consider(set, leaving(groups, set), capacity(machine, set));
@@ -100,6 +119,18 @@ fn leaving(groups: &[Group], set: DeviceSet) -> f64 {
     let crosses =
         |g: &&Group| !g.readers.without(set).is_empty() && g.holders.iter().any(|h| h.without(set).is_empty());
     groups.iter().filter(crosses).map(|g| g.any).sum()
+}
+
+/// Bytes beyond [`leaving`] that must cross between two sets, in one direction or the other: of a box of which each set
+/// alone has some partial and some device reads. A partial of each crosses to the other side. Of the devices that compute one is the first that
+/// every partial has reached; what had come to its side by then was not finished, for only there can the value be
+/// finished first. So one of the two crossings is that of a partial.
+fn unfinished(folded: &[&Group], set: DeviceSet, rest: DeviceSet) -> f64 {
+    let needs = |g: &Group, from: DeviceSet, to: DeviceSet| {
+        !g.readers.intersect(to).is_empty() && g.holders.iter().any(|h| h.without(from).is_empty())
+    };
+    let both = folded.iter().filter(|g| needs(g, set, rest) && needs(g, rest, set));
+    both.map(|g| g.partial - g.any).sum()
 }
 
 /// Sets that a question suggests: who holds a partial, who holds anything, and who does not read a box.

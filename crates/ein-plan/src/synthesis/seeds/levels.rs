@@ -15,6 +15,8 @@ enum Across {
     Owner,
     /// The same, but a finished value is first spread over its group, so that all ways between the groups are used.
     Spread,
+    /// The same between devices of equal position only, so that a lone reader's port is not what all of it crosses.
+    Rails,
     /// Between devices of equal position only. Groups that fold and read a slice send each other what they folded,
     /// and each has an owner; a lone reader is reached by way of its group's device of the rail. Groups must be of
     /// one size.
@@ -29,10 +31,10 @@ struct Levels<'a> {
 }
 
 impl Seeds<'_> {
-    /// [`Across::Owner`] and [`Across::Spread`], if the machine has groups.
-    pub(in super::super) fn levels(&self) -> [Option<Scheme>; 2] {
+    /// [`Across::Owner`], [`Across::Spread`] and [`Across::Rails`], if the machine has groups.
+    pub(in super::super) fn levels(&self) -> [Option<Scheme>; 3] {
         let groups = groups(self.net);
-        [Across::Owner, Across::Spread].map(|across| self.two_level(groups.as_ref()?, across))
+        [Across::Owner, Across::Spread, Across::Rails].map(|across| self.two_level(groups.as_ref()?, across))
     }
 
     /// [`Across::Peers`], if the machine has groups and that is not too much to lay out. Packing starts from the other
@@ -110,6 +112,20 @@ impl Levels<'_> {
         one && from && group(bundle.readers) != group(bundle.holders[0])
     }
 
+    /// Whether a finished bundle gains from crossing between the groups on several ways: not if it does not cross.
+    fn spreads(&self, bundle: &Bundle) -> bool {
+        let has = |set: DeviceSet, g: usize| !self.among(g, set).is_empty();
+        self.across == Across::Spread
+            || (0..self.groups.len()).any(|g| has(bundle.readers, g) && !has(bundle.holders[0], g))
+    }
+
+    /// Whether one device holds a finished bundle and its whole group reads it.
+    fn alone(&self, bundle: &Bundle) -> bool {
+        let Some(group) = bundle.holders[0].lowest().and_then(|h| self.group_of(h)) else { return false };
+        let inside = self.among(group, bundle.readers).len() + 1;
+        bundle.holders[0].len() == 1 && inside > 2 && inside == self.groups[group].len()
+    }
+
     /// Routes of a finished bundle. What has a `lone` reader goes on the reader's rail or its holder's, whichever
     /// fewer bundles went on before.
     fn handed(&self, bundle: &Bundle, lone: bool, crowd: &mut [usize]) -> Option<Vec<Route>> {
@@ -119,8 +135,11 @@ impl Levels<'_> {
             let rail = if crowd[other] < crowd[own] { other } else { own };
             crowd[rail] += 1;
             vec![(holders[0], rail)]
-        } else if self.across == Across::Spread {
-            (0..crowd.len()).map(|n| (holders[n % holders.len()], n)).collect()
+        } else if matches!(self.across, Across::Spread | Across::Rails) && self.spreads(bundle) {
+            let all = (0..crowd.len()).map(|n| (holders[n % holders.len()], n));
+            // Who alone has it and sends all of it to its group has no time to hand out a slice of its own.
+            let own = holders.first().and_then(|&h| self.position(h)).filter(|_| self.alone(bundle));
+            all.filter(|rail| own != Some(rail.1)).collect()
         } else {
             holders.iter().map(|&h| Some((h, self.position(h)?))).collect::<Option<_>>()?
         };
@@ -146,7 +165,7 @@ impl Levels<'_> {
         }
         for g in (0..self.groups.len()).filter(|&g| away(g)) {
             let only = self.among(g, readers);
-            let direct = self.across != Across::Peers && only.len() == 1;
+            let direct = matches!(self.across, Across::Owner | Across::Spread) && only.len() == 1;
             let entry = if direct { only.lowest()? } else { self.peer(g, rail) };
             let start = if have.contains(via) { via } else { source };
             join(&ways.path(start, entry), &mut have, &mut hops);

@@ -15,7 +15,7 @@ use ein_task::exchange::{Exchange, Step};
 use ein_task::machine::Machine;
 
 fn right(net: &Net, exchange: &Exchange, scheme: &Scheme, at: &str) {
-    for (count, order) in [(1, Order::Deep), (2, Order::Justified), (3, Order::Piecewise)] {
+    for (count, order) in [(1, Order::Deep), (2, Order::Justified(2)), (3, Order::Piecewise)] {
         let made = schedule(net, exchange, scheme, &vec![count; scheme.legs.len()], order);
         let program = emit(net, exchange, scheme, &made);
         let pieces = check(exchange, &program, net.machine).unwrap_or_else(|e| panic!("{at}: {e}\n{program}"));
@@ -50,8 +50,9 @@ fn folds_share_moves_and_stay_right() {
             let ways = Ways::new(&net, &net.alone(1e6));
             let seeds = Seeds { net: &net, bundles: Rc::clone(&bundles), ways: &ways, at_reader: true };
             let across = |across| groups(&net).and_then(|g| seeds.two_level(&g, across));
-            let shapes = [seeds.direct(), across(Across::Owner), across(Across::Spread), seeds.peers()];
-            peers += usize::from(shapes[3].is_some());
+            let shapes =
+                [seeds.direct(), across(Across::Owner), across(Across::Spread), across(Across::Rails), seeds.peers()];
+            peers += usize::from(shapes[4].is_some());
             for (n, scheme) in shapes.iter().enumerate().filter_map(|(n, s)| Some((n, s.as_ref()?))) {
                 for leg in &scheme.legs {
                     let crossings = leg.route.crossings(&net, &bundles[leg.bundle]).len();
