@@ -19,6 +19,7 @@ pub mod machine_error;
 pub mod machine_file;
 #[cfg(test)]
 mod machine_tests;
+mod machine_text;
 pub mod memory;
 mod network;
 pub mod pending;
