@@ -141,7 +141,9 @@ impl Trials<'_> {
         let net = question.net;
         let Some(best) = &self.best else { return };
         let (score, scheme) = &self.candidates[best.candidate];
-        if net.devices > MOST_PACKED || score.depth <= 1 || best.seconds <= MISSED * enough {
+        // Where latency is most of it, packing gains nothing.
+        let short = score.depth <= 1 || score.load <= score.latency;
+        if net.devices > MOST_PACKED || short || best.seconds <= MISSED * enough {
             return;
         }
         let (lag, order) = (best.lag, best.order);
