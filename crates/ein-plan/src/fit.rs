@@ -13,10 +13,10 @@ use crate::lower::lower_with;
 use crate::options::{ExchangeStyle, Objective, Options};
 use crate::price::{Price, price_with};
 use crate::report::Effort;
-use crate::search::{Found, HARDLY, SOMEWHAT, Search};
+use crate::search::{Found, HARDLY, Room, SOMEWHAT, Search};
 use ein_ir::graph::Graph;
 use ein_task::machine::Machine;
-use ein_task::memory::{NotEnough, check_capacity, fullest, plan_memory};
+use ein_task::memory::{NotEnough, check_capacity, fullest, left, plan_memory};
 use ein_task::task::TaskGraph;
 
 /// A choice that fits, with its task graph, price and bound.
@@ -171,11 +171,16 @@ fn searched_among(
         bound: 0.0,
         effort: Effort::default(),
     };
-    let free = fitting.attempt(0.0, true)?;
-    let (fits, peak) = fitting.lowered(&free.found.choice, free.cost)?;
+    let mut free = fitting.attempt(0.0)?;
+    let held = fitting.search.resident(&free.found.choice);
+    // What cannot fit needs no bound and is not lowered: a price of memory proves more.
+    let fits = (held.left >= 0.0 || options.objective == Objective::Memory) && {
+        free = fitting.prove(free, f64::INFINITY)?;
+        fitting.lowered(&free.found.choice, free.cost)?.is_some_and(|room| room.left >= 0.0)
+    };
     let further = match options.objective {
-        Objective::Memory => fitting.least_memory(&free, peak),
-        _ if !fits => fitting.walk(free, peak),
+        Objective::Memory => fitting.least_memory(&free, held),
+        _ if !fits => fitting.walk(&free, held),
         _ => Ok(()),
     };
     match further {
@@ -214,18 +219,48 @@ struct Attempt {
 /// Most prices of memory that are tried between a plan that fits and one that does not.
 const STEPS: usize = 12;
 
+/// Plans that do not fit although they seemed to, at most.
+const ERRORS: usize = 3;
+
 /// Most mixtures of two plans that are lowered.
 const MIXTURES: usize = 6;
 
 /// Most rows of a graph that is lowered once more with exchanges that store less, although another plan fits.
 const FEW: usize = 200;
 
-/// A price at which what the plan that ignores memory takes of a device costs a tenth of that plan. It does not depend
-/// on how much there is, so that what is said to be enough is. A plan that moves nothing has no price to compare with:
-/// a byte held is then worth a tenth of one moved.
-fn first(free: &Attempt, peak: f64, objective: Objective) -> f64 {
-    let cost = if objective == Objective::Bytes && free.cost < 1.0 { peak } else { free.cost };
-    0.1 * cost.max(1e-9) / peak.max(1.0)
+/// Prices of memory, as multiples of the first: those that the search finds hardly worth paying, then any.
+const PRICES: [f64; 7] = [8.0, 64.0, 4096.0, 262_144.0, 1.0, 512.0, 32_768.0];
+
+/// How many times what devices must hold beside what is resident they may hold if it is to be hardly more than that.
+const ROOMY: f64 = 4.0;
+
+/// A bound is near enough to a plan that fits at this share of its cost: with what memory has to be held in lumps for, a
+/// thousandth is hardly to be had.
+const NEAR: f64 = 9e-4;
+
+/// How far from the hull of (bytes, cost) its corners that are known may be, as a share of the cost.
+const FLAT: f64 = 2e-5;
+
+/// A plan that fits, and the bytes left of the device that has least left.
+struct Fits {
+    plan: Attempt,
+    left: f64,
+}
+
+/// A corner of the hull.
+struct Corner {
+    /// Without its memory.
+    cost: f64,
+    /// Bytes that count as memory.
+    bytes: f64,
+    /// The assignment, unless it is one of a model in which what is resident has no home.
+    values: Option<Vec<usize>>,
+}
+
+impl Corner {
+    fn of(attempt: Attempt) -> Self {
+        Self { cost: attempt.cost, bytes: attempt.found.memory, values: Some(attempt.found.values) }
+    }
 }
 
 struct Fitting<'a> {
@@ -242,37 +277,74 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Finds the best choice at a price of a byte; with `bounded` its bound too.
-    fn attempt(&mut self, multiplier: f64, bounded: bool) -> Result<Attempt, PlanError> {
+    /// Finds the best choice at a price of a byte.
+    fn attempt(&mut self, multiplier: f64) -> Result<Attempt, PlanError> {
+        self.attempt_uneven(multiplier, SOMEWHAT)
+    }
+
+    fn attempt_uneven(&mut self, multiplier: f64, uneven: f64) -> Result<Attempt, PlanError> {
         self.search.multiplier = multiplier;
-        self.search.uneven = if bounded { HARDLY } else { SOMEWHAT };
-        let found = self.search.solve(bounded)?;
+        self.search.uneven = uneven;
+        let found = self.search.solve()?;
         let rounds = self.effort.rounds + found.effort.rounds;
         let stopped = self.effort.stopped | found.effort.stopped;
         self.effort = Effort { rounds, stopped, ..found.effort.clone() };
-        if bounded {
-            self.bound = self.bound.max(self.search.bound_without_memory(&found));
-        }
         Ok(Attempt { cost: self.search.cost_of(&found), found })
     }
 
-    /// Lowers a choice, and keeps it if it fits and none before was cheaper. Whether it fits with the exchanges
-    /// asked for, and the bytes of its fullest device with them.
-    fn lowered(&mut self, choice: &Choice, cost: f64) -> Result<(bool, f64), PlanError> {
+    /// The last attempt with a bound, which need not be above `enough`.
+    fn prove(&mut self, last: Attempt, enough: f64) -> Result<Attempt, PlanError> {
+        let before = last.found.effort.rounds;
+        let enough = self.search.with_memory(enough);
+        let found = self.search.prove(last.found, enough)?;
+        self.bound = self.bound.max(self.search.bound_without_memory(&found));
+        let effort = found.effort.clone();
+        let rounds = self.effort.rounds + effort.rounds - before;
+        self.effort = Effort { rounds, stopped: self.effort.stopped | effort.stopped, ..effort };
+        Ok(Attempt { cost: self.search.cost_of(&found), found })
+    }
+
+    /// A bound at this price of a byte on what the best plan that fits can cost, near enough to what was found.
+    fn bound_at(&mut self, price: f64) -> Result<(), PlanError> {
+        let last = self.attempt_uneven(price, HARDLY)?;
+        let enough = self.best.as_ref().map_or(f64::INFINITY, |best| best.cost * (1.0 - NEAR));
+        self.prove(last, enough)?;
+        Ok(())
+    }
+
+    /// A price at which what the plan that ignores memory takes of a device costs a tenth of that plan. It does not depend
+    /// on how much there is, so that what is said to be enough is. A plan that moves nothing has no price to compare with:
+    /// a byte held is then worth a tenth of one moved.
+    fn first(&self, free: &Attempt, held: Room) -> f64 {
+        let peak = held.fullest + self.search.worked_on_by_one();
+        let nothing = self.options.objective == Objective::Bytes && free.cost < 1.0;
+        let cost = if nothing { peak } else { free.cost };
+        0.1 * cost.max(1e-9) / peak.max(1.0)
+    }
+
+    /// Lowers a choice, and keeps it if it fits and none before was cheaper. What is left of the devices with the exchanges
+    /// asked for; nothing, and nothing is lowered, if what is resident is too much already.
+    fn lowered(&mut self, choice: &Choice, cost: f64) -> Result<Option<Room>, PlanError> {
+        if self.search.resident(choice).left < 0.0 {
+            return Ok(None);
+        }
+        self.lowered_anyway(choice, cost).map(Some)
+    }
+
+    /// [`Fitting::lowered`] even of what cannot fit, to say what would do.
+    fn lowered_anyway(&mut self, choice: &Choice, cost: f64) -> Result<Room, PlanError> {
         let Self { graph, machine, options, .. } = *self;
         let tasks = tasks(graph, choice, machine, options, self.search.answers())?;
         let peak = fullest(&tasks, machine).0 as f64;
+        let room = Room { fullest: peak, left: left(&tasks, machine, options.memory) as f64 };
         match check_capacity(&tasks, machine, options.memory) {
             Ok(()) => {
                 let cost = if options.objective == Objective::Memory { peak } else { cost };
                 self.keep(cost, choice, tasks, options.clone());
-                Ok((true, peak))
             }
-            Err(lacking) => {
-                keep_less(&mut self.lack, lacking);
-                Ok((false, peak))
-            }
+            Err(lacking) => keep_less(&mut self.lack, lacking),
         }
+        Ok(room)
     }
 
     /// Lowers a choice with exchanges that store less at once.
@@ -297,78 +369,132 @@ impl Fitting<'_> {
     }
 
     /// Raises the price of memory as long as that may make the fullest device hold less.
-    fn least_memory(&mut self, free: &Attempt, peak: f64) -> Result<(), PlanError> {
+    fn least_memory(&mut self, free: &Attempt, held: Room) -> Result<(), PlanError> {
         for step in 0..8 {
-            let tried = self.attempt(first(free, peak, self.options.objective) * 8f64.powi(step), true)?;
-            if !self.lowered(&tried.found.choice, tried.cost)?.0 {
+            let tried = self.attempt_uneven(self.first(free, held) * 8f64.powi(step), HARDLY)?;
+            let tried = self.prove(tried, f64::INFINITY)?;
+            if self.lowered_anyway(&tried.found.choice, tried.cost)?.left < 0.0 {
                 self.lowered_lean(&tried.found.choice)?;
             }
         }
         Ok(())
     }
 
-    /// Walks the hull of (bytes, cost) to the two neighbours of which one should fit and the other not, then mixes them.
-    fn walk(&mut self, free: Attempt, peak: f64) -> Result<(), PlanError> {
-        let first = first(&free, peak, self.options.objective);
-        // The free plan once more, with homes for what is resident.
-        let mut cheap = self.attempt(first * 1e-6, false)?;
-        let available = self.lack.as_ref().map_or(0, |l| l.available.0) as f64;
-        // One more plan says what would do.
+    /// Finds two neighbours on the hull of (bytes, cost) of which one fits and the other does not, then mixes them.
+    fn walk(&mut self, free: &Attempt, held: Room) -> Result<(), PlanError> {
+        let first = self.first(free, held);
+        // One plan says what would do.
         if !self.search.may_fit() {
-            let tried = self.attempt(first * 4096.0, false)?;
-            self.lowered(&tried.found.choice, tried.cost)?;
+            let tried = self.attempt(first * 4096.0)?;
+            self.lowered_anyway(&tried.found.choice, tried.cost)?;
             return Ok(());
         }
-        let mut choices = vec![free.found.choice];
-        // Prices that the search finds hardly worth paying, then any.
-        let mut dear = None;
-        for factor in [8.0, 64.0, 4096.0, 262_144.0, 1.0, 512.0, 32_768.0] {
-            let tried = self.attempt(first * factor, false)?;
-            let (fits, peak) = self.lowered(&tried.found.choice, tried.cost)?;
-            choices.push(tried.found.choice.clone());
-            if fits {
-                dear = Some((tried, peak));
+        let mut choices = vec![(free.found.choice.clone(), free.cost)];
+        for factor in PRICES {
+            let tried = self.attempt(first * factor)?;
+            choices.push((tried.found.choice.clone(), tried.cost));
+            let held = self.search.resident(&tried.found.choice);
+            // With room enough it surely fits, and only what is cheaper is lowered.
+            let beside = ROOMY * self.search.worked_on_by_one();
+            let left = if held.left - beside >= held.fullest {
+                Some(held.left - beside)
+            } else {
+                self.lowered(&tried.found.choice, tried.cost)?.map(|room| room.left).filter(|&left| left >= 0.0)
+            };
+            if let Some(left) = left {
+                let bytes = self.search.counted_of(&free.found.choice);
+                let cheap = Corner { cost: free.cost, bytes, values: None };
+                self.mix_neighbours(cheap, Fits { plan: tried, left }, first)?;
+            }
+            if self.best.is_some() {
                 break;
-            }
-        }
-        if let Some((mut dear, mut peak)) = dear {
-            let mut price = 0.0;
-            for _ in 0..STEPS {
-                price = (dear.cost - cheap.cost) / (cheap.found.memory - dear.found.memory);
-                if !price.is_finite() || price <= 0.0 {
-                    break;
-                }
-                let next = self.attempt(price, false)?;
-                let with_memory = |a: &Attempt| a.cost + price * a.found.memory;
-                let last = with_memory(&next) >= with_memory(&cheap) * (1.0 - 1e-9);
-                let between = dear.found.memory < next.found.memory && next.found.memory < cheap.found.memory;
-                if between {
-                    // What a device holds beside its part of what is resident is about what it is of the one that fits.
-                    let may_fit = next.found.memory + (peak - dear.found.memory) <= available;
-                    let own = if may_fit { Some(self.lowered(&next.found.choice, next.cost)?) } else { None };
-                    match own {
-                        Some((true, own)) => (dear, peak) = (next, own),
-                        Some((false, _)) | None => cheap = next,
-                    }
-                }
-                if last {
-                    break;
-                }
-            }
-            if price.is_finite() && price > 0.0 {
-                self.attempt(price, true)?;
-                self.search.uneven = SOMEWHAT;
-                self.mix(&cheap, &dear, peak, available)?;
             }
         }
         // What is slower than others because it stores less at once may still be quicker than what else fits.
         if self.best.is_none() || self.rows() <= FEW {
             choices.dedup();
-            for choice in &choices {
-                self.lowered_lean(choice)?;
+            for (choice, _) in &choices {
+                if self.search.resident(choice).left >= 0.0 {
+                    self.lowered_lean(choice)?;
+                }
             }
         }
+        if self.best.is_none() && self.lack.is_none() {
+            for (choice, cost) in &choices {
+                self.lowered_anyway(choice, *cost)?;
+            }
+        }
+        if self.best.is_some() && self.bound <= 0.0 {
+            self.bound_at(0.0)?;
+        }
         Ok(())
+    }
+
+    /// Walks the hull from a plan that fits towards one that is cheaper and does not, to two neighbours, and mixes them.
+    ///
+    /// What a device holds beside its part of what is resident is about what it is of the plan that fits, so only the last
+    /// one that seems to fit is lowered; if it does not after all, the walk goes on below it.
+    fn mix_neighbours(&mut self, mut cheap: Corner, mut dear: Fits, first: f64) -> Result<(), PlanError> {
+        let mut beside = self.search.resident(&dear.plan.found.choice).left - dear.left;
+        let mut price = None;
+        for _ in 0..ERRORS {
+            let (next, last) = self.neighbours(&mut cheap, &dear.plan, beside)?;
+            price = last.or(price);
+            let Some(next) = next else { break };
+            let room = self.lowered(&next.found.choice, next.cost)?;
+            if let Some(left) = room.map(|room| room.left).filter(|&left| left >= 0.0) {
+                dear = Fits { plan: next, left };
+                break;
+            }
+            beside = room.map_or(beside, |room| self.search.resident(&next.found.choice).left - room.left);
+            cheap = Corner::of(next);
+        }
+        if self.best.is_none() {
+            match self.lowered(&dear.plan.found.choice, dear.plan.cost)? {
+                Some(room) if room.left >= 0.0 => dear.left = room.left,
+                Some(_) | None => return Ok(()),
+            }
+        }
+        if let Some(price) = price {
+            self.mix(cheap, &dear, first, price)?;
+            self.bound_at(price)?;
+        }
+        Ok(())
+    }
+
+    /// Walks the hull between a plan that does not fit and one that does, of which `beside` bytes are held beside what is
+    /// resident: `cheap` becomes the neighbour that does not seem to fit. The one that seems to, if it is another, and the
+    /// price of a byte between them, if there is one.
+    fn neighbours(
+        &mut self,
+        cheap: &mut Corner,
+        fits: &Attempt,
+        beside: f64,
+    ) -> Result<(Option<Attempt>, Option<f64>), PlanError> {
+        let (mut dear, mut price) = (None, None);
+        for _ in 0..STEPS {
+            let own: &Attempt = dear.as_ref().unwrap_or(fits);
+            let (cost, bytes) = (own.cost, own.found.memory);
+            let slope = (cost - cheap.cost) / (cheap.bytes - bytes);
+            if !slope.is_finite() || slope <= 0.0 {
+                break;
+            }
+            price = Some(slope);
+            let next = self.attempt(slope)?;
+            let line = cheap.cost + slope * cheap.bytes;
+            let last = next.cost + slope * next.found.memory >= line - FLAT * cost;
+            if bytes < next.found.memory && next.found.memory < cheap.bytes {
+                if self.search.resident(&next.found.choice).left >= beside {
+                    dear = Some(next);
+                } else {
+                    *cheap = Corner::of(next);
+                }
+            }
+            if last {
+                break;
+            }
+        }
+        Ok((dear, price))
     }
 
     fn rows(&self) -> usize {
@@ -376,26 +502,37 @@ impl Fitting<'_> {
     }
 
     /// Decides a run of tensors as one plan does and the rest as another, so that as little as fits is decided as the
-    /// dearer one does, whose fullest device holds `peak`.
-    fn mix(&mut self, cheap: &Attempt, dear: &Attempt, peak: f64, available: f64) -> Result<(), PlanError> {
-        let (a, b) = (&cheap.found.values, &dear.found.values);
+    /// dearer one does.
+    fn mix(&mut self, mut cheap: Corner, dear: &Fits, first: f64, price: f64) -> Result<(), PlanError> {
+        let values = match cheap.values.take() {
+            Some(values) => values,
+            None => {
+                // The free plan once more, with homes for what is resident.
+                let free = self.attempt(first * 1e-6)?;
+                cheap.bytes = free.found.memory;
+                free.found.values
+            }
+        };
+        (self.search.multiplier, self.search.uneven) = (price, SOMEWHAT);
+        let Fits { plan: dear, left } = dear;
+        let (a, b) = (&values, &dear.found.values);
         let mixtures = self.search.mixtures(a, b);
         // Mixtures that hold nearly as much are looked at together, because where the two meet costs more or less.
-        let near = 0.03 * (cheap.found.memory - dear.found.memory);
-        let mut limit = dear.found.memory + available - peak;
+        let near = 0.03 * (cheap.bytes - dear.found.memory);
+        let mut limit = dear.found.memory + left;
         for _ in 0..MIXTURES {
             let most = mixtures.iter().map(|m| m.bytes).filter(|&m| m <= limit).fold(f64::NEG_INFINITY, f64::max);
             let fitting = mixtures.iter().filter(|m| m.bytes <= limit && m.bytes >= most - near);
             let Some(mixture) = fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) else { break };
             let Some(mixed) = self.search.mixed(a, b, mixture)? else { break };
-            let (fits, own) = self.lowered(&mixed.choice, mixed.cost)?;
-            if fits {
+            let own = self.lowered_anyway(&mixed.choice, mixed.cost)?.left;
+            if own >= 0.0 {
                 break;
             }
             // Where devices hold unequal parts, the fullest one gains more than the mean.
-            let slope = (own - peak) / (mixture.bytes - dear.found.memory);
-            let even = mixture.bytes - (own - available).max(1.0);
-            let by_slope = dear.found.memory + (available - peak) / slope;
+            let slope = (left - own) / (mixture.bytes - dear.found.memory);
+            let even = mixture.bytes + own.min(-1.0);
+            let by_slope = dear.found.memory + left / slope;
             limit = if slope > 1.0 { by_slope.min(mixture.bytes - 1.0) } else { even };
         }
         Ok(())

@@ -155,6 +155,9 @@ pub fn overlap(
     let mut current = (choice.clone(), Staged::new());
     let readers = readers(graph);
     for group in groups(graph, choice, machine, &waited_for(tasks, &timeline, machine)) {
+        if tries.left == 0 {
+            break;
+        }
         let mut won: Option<(Trial, TaskGraph, f64, usize, usize)> = None;
         for (axis, parts, ways) in asks(graph, choice, group[0]) {
             let limit = won.as_ref().map_or(found.simulated_seconds.0, |w| w.2);

@@ -58,6 +58,9 @@ struct SourceClass {
     lists: Vec<NeedsId>,
     /// In the relaxed model: the reader that pays in full, and what it may ask for.
     principal: Option<(usize, BTreeSet<NeedsId>)>,
+    /// Of three readers: states that have one more beside them in which a list is shared, so that in them every reader of it
+    /// pays for it in full.
+    split: BTreeSet<(usize, NeedsId)>,
 }
 
 impl SourceClass {
@@ -75,9 +78,18 @@ impl SourceClass {
         self.count() > 2 || (self.count() == 2 && self.is_held_once())
     }
 
-    /// The part of a price that a reader pays at least; the outputs are the reader behind the last. Of one hand-out
-    /// the parts of all who may share it are at most 1, or all of them share it, which another home does as well.
-    fn part(&self, list: NeedsId, reader: usize) -> f64 {
+    /// Whether a list is shared by all readers, which another home does as well, or by two of three, of which there is but
+    /// one list: what a state of its own can say.
+    fn is_split(&self) -> bool {
+        !self.is_held_once() && self.count() == 3
+    }
+
+    /// The part of a price that a reader pays at least in a state; the outputs are the reader behind the last. Of one
+    /// hand-out the parts of all who may share it are at most 1, or all of them share it, which another home does as well.
+    fn part(&self, state: usize, list: NeedsId, reader: usize) -> f64 {
+        if self.is_split() && (self.states[state].extra.is_some() || self.split.contains(&(state, list))) {
+            return 1.0;
+        }
         match &self.principal {
             Some((principal, _)) if *principal == reader => 1.0,
             Some((_, lists)) if lists.contains(&list) => 0.0,
@@ -112,6 +124,15 @@ struct State {
 struct Share {
     mean: f64,
     largest: f64,
+}
+
+/// Memory of the devices that compute, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// What the fullest one holds.
+    pub fullest: f64,
+    /// What is left where least is; below 0 where too much is held.
+    pub left: f64,
 }
 
 /// What the search found.
@@ -171,13 +192,9 @@ pub(crate) const SOMEWHAT: f64 = 1e-2;
 /// Most entries of a table that is minimised exactly.
 const BUDGET: usize = 50_000_000;
 
-/// How often the relaxed model is made tighter, or the exact one richer.
-const SHARINGS: usize = 8;
-
-/// How near to what was found a bound of the relaxed model has to come, as a share, and how often in a row it may be no better
-/// than before. At a price of memory the price itself leaves a larger gap than the last ten-thousandth.
-const EXACT: (f64, usize) = (1e-9, 2);
-const NEAR: (f64, usize) = (1e-4, 1);
+/// By how little of the cost a bound may rise and be none that has risen, and how often in a row.
+const LITTLE: f64 = 1e-6;
+const PATIENCE: usize = 4;
 
 /// Rounds after which bounds in the best assignment are accepted (and reported as a gap).
 const ROUNDS: usize = 40;
@@ -240,15 +257,21 @@ impl<'a> Search<'a> {
         self.costs.answers()
     }
 
-    /// Finds the best choice at the current multiplier; without `bounded`, among those where no more is shared than is
-    /// known to be worth it, and with their bound.
+    /// Finds the best choice at the current multiplier, among those where no more is shared than is known to be worth it,
+    /// and with their bound.
+    pub fn solve(&mut self) -> Result<Found, PlanError> {
+        self.solve_exactly()
+    }
+
+    /// Gives what was found last a bound on all choices, or finds something better on the way. At `enough` a bound need not
+    /// be higher.
     ///
     /// Each reader of a tensor pays for what it needs, although readers of equal needs will share. With many readers
     /// that may be too much. So a second model, in which any list may be shared, gives the bound, and says which
-    /// shared lists the first should know of.
-    pub fn solve(&mut self, bounded: bool) -> Result<Found, PlanError> {
-        let mut found = self.solve_exactly()?;
-        if !bounded || !self.has_crowds() {
+    /// shared lists the first should know of. Its readers pay parts of what they share; where that is too little, one of them
+    /// is to pay for all, or a list gets a state in which it is shared.
+    pub fn prove(&mut self, mut found: Found, enough: f64) -> Result<Found, PlanError> {
+        if !self.has_crowds() {
             return Ok(found);
         }
         if found.effort.stopped {
@@ -257,63 +280,64 @@ impl<'a> Search<'a> {
         }
         // Where prices would not settle, the relaxed model is solved once, for its bound.
         let settled = found.effort.rounds < ROUNDS;
-        let (near, patience) = if self.multiplier > 0.0 { NEAR } else { EXACT };
         let exactly = found.bound;
         let mut proved = f64::NEG_INFINITY;
-        let mut idle = 0;
-        for _ in 0..SHARINGS {
-            let (relaxed, rounds) = match self.solve_relaxed(&found, settled, near) {
-                Err(PlanError::TimeLimit { .. }) => {
-                    found.effort.stopped = true;
-                    break;
-                }
-                other => other?,
+        let (mut idle, mut first, mut split) = (0, true, false);
+        self.sources.iter_mut().for_each(|own| own.principal = None);
+        for _ in 0..ROUNDS {
+            self.build(true);
+            let Some(relaxed) = self.model.solve_until(BUDGET, self.deadline) else {
+                found.effort.stopped = true;
+                break;
             };
-            found.effort.rounds += rounds;
-            idle = if relaxed.bound > proved { 0 } else { idle + 1 };
+            found.effort.rounds += 1;
+            idle = if relaxed.bound > proved + LITTLE * found.cost { 0 } else { idle + 1 };
             proved = proved.max(relaxed.bound);
-            if !settled || idle == patience || proved >= found.cost * (1.0 - near) {
+            if !settled || idle == PATIENCE || proved >= enough.min(found.cost * (1.0 - 1e-9)) {
                 break;
             }
-            let added = self.add_shared(&relaxed);
-            if added {
-                let rounds = found.effort.rounds;
-                let better = match self.solve_exactly() {
-                    Err(PlanError::TimeLimit { .. }) => {
-                        found.effort.stopped = true;
-                        break;
-                    }
-                    other => other?,
-                };
-                let stopped = better.effort.stopped;
-                if better.cost < found.cost {
-                    found = better;
+            // Prices that rise here cannot make the best assignment worse: it holds exact ones only.
+            let mut changed = self.settle(&relaxed)?;
+            if !changed || idle > 0 || self.multiplier > 0.0 {
+                if self.add_shared(&relaxed) {
+                    self.improve(&mut found)?;
+                    (changed, split) = (true, false);
                 }
-                found.effort.rounds += rounds;
-                found.effort.stopped |= stopped;
+                // Whom another one pays for changes what was proved of the others: that is for once, splitting for good.
+                if self.choose_principals(&relaxed.values, first) {
+                    changed = true;
+                } else if self.split(&relaxed.values) {
+                    (changed, split) = (true, true);
+                }
+                first = false;
             }
-            if !self.choose_principals(&relaxed.values) && !added {
+            if found.effort.stopped || !changed {
                 break;
             }
         }
-        found.bound = exactly.min(proved.max(0.0));
+        if split && !found.effort.stopped && proved < found.cost * (1.0 - LITTLE) {
+            self.improve(&mut found)?;
+        }
+        found.bound = exactly.min(proved.max(0.0)).min(found.cost);
         Ok(found)
     }
 
-    /// Solves the model in which any list may be shared, until the best assignment holds exact prices or costs no less
-    /// than what was found, but for the share `near`.
-    fn solve_relaxed(&mut self, found: &Found, settled: bool, near: f64) -> Result<(Solution, usize), PlanError> {
-        // Prices that rise here cannot make the best assignment worse: it holds exact ones only.
-        let mut rounds = 0;
-        loop {
-            self.build(true);
-            let relaxed = self.model.solve_until(BUDGET, self.deadline).ok_or_else(|| self.out_of_time())?;
-            rounds += 1;
-            let enough = !settled || rounds == ROUNDS || relaxed.bound >= found.cost * (1.0 - near);
-            if enough || !self.settle(&relaxed)? {
-                return Ok((relaxed, rounds));
+    /// Solves the model in which every reader pays once more, with the states that it has got meanwhile.
+    fn improve(&mut self, found: &mut Found) -> Result<(), PlanError> {
+        let better = match self.solve_exactly() {
+            Err(PlanError::TimeLimit { .. }) => {
+                found.effort.stopped = true;
+                return Ok(());
             }
+            other => other?,
+        };
+        let (rounds, stopped) = (found.effort.rounds + better.effort.rounds, better.effort.stopped);
+        if better.cost < found.cost {
+            *found = better;
         }
+        found.effort.rounds = rounds;
+        found.effort.stopped |= stopped;
+        Ok(())
     }
 
     /// Solves the model in which every reader pays, until the best assignment holds exact prices.
@@ -373,12 +397,17 @@ impl<'a> Search<'a> {
         found.cost - self.multiplier * found.memory
     }
 
+    /// What a choice of this cost costs with all the memory that there is, at the multiplier.
+    pub fn with_memory(&self, cost: f64) -> f64 {
+        let count = self.workers.len() as f64;
+        let mean = (self.available() - self.worked_on()) / count;
+        cost + self.multiplier * mean.max(0.0) * (1.0 + self.uneven * count)
+    }
+
     /// A bound on the cost of every choice whose memory fits: what memory costs at the multiplier is at most
     /// the multiplier times what there is.
     pub fn bound_without_memory(&self, found: &Found) -> f64 {
-        let count = self.workers.len() as f64;
-        let mean = (self.available() - self.worked_on()) / count;
-        let bound = found.bound - self.multiplier * mean.max(0.0) * (1.0 + self.uneven * count);
+        let bound = found.bound - self.with_memory(0.0);
         match self.options.objective {
             Objective::Time | Objective::Makespan => bound,
             // Without the seconds that break ties.
@@ -418,16 +447,51 @@ impl<'a> Search<'a> {
 
     /// Bytes of all devices that compute.
     fn available(&self) -> f64 {
-        let limit = |d: &DeviceId| {
-            let own = self.machine.devices[d.index()].memory.0;
-            self.options.memory.map_or(own, |m| m.0.min(own)) as f64
-        };
-        self.workers.iter().map(limit).sum()
+        self.workers.iter().map(|&d| self.limit_of(d)).sum()
+    }
+
+    /// Bytes that a device may use.
+    fn limit_of(&self, device: DeviceId) -> f64 {
+        let own = self.machine.devices[device.index()].memory.0;
+        self.options.memory.map_or(own, |m| m.0.min(own)) as f64
+    }
+
+    /// What the fullest device holds of what is resident under a choice, and what is left of the device that has least left
+    /// beside it: below 0, the choice does not fit, whatever else is held.
+    pub fn resident(&self, choice: &Choice) -> Room {
+        let mut held: BTreeMap<DeviceId, f64> = self.workers.iter().map(|&d| (d, 0.0)).collect();
+        for (id, (class, _)) in &self.tensors {
+            let own = &self.sources[*class];
+            let Some(Home::At(blocks)) = choice.homes.get(id).filter(|_| own.resident) else { continue };
+            for block in blocks {
+                let bytes = (block.region.volume() * own.element) as f64;
+                for device in block.devices.iter() {
+                    held.entry(device).and_modify(|sum| *sum += bytes);
+                }
+            }
+        }
+        let left = held.iter().map(|(&d, held)| self.limit_of(d) - held).fold(f64::INFINITY, f64::min);
+        Room { fullest: held.into_values().fold(0.0, f64::max), left }
+    }
+
+    /// About what a device holds beside what is resident.
+    pub fn worked_on_by_one(&self) -> f64 {
+        self.worked_on() / self.workers.len() as f64
     }
 
     /// The bytes that a home counts for.
     fn counted(&self, share: Share) -> f64 {
         share.mean + self.uneven * share.largest
+    }
+
+    /// The bytes that the homes of a choice count for.
+    pub fn counted_of(&self, choice: &Choice) -> f64 {
+        let of = |(id, (class, _)): (&TensorId, &(usize, Vec<TensorId>))| {
+            let own = &self.sources[*class];
+            let Some(Home::At(held)) = choice.homes.get(id).filter(|_| own.resident) else { return 0.0 };
+            self.counted(share(held, own.element, &self.workers))
+        };
+        self.tensors.iter().map(of).sum()
     }
 
     /// The bytes that an assignment's homes count for.

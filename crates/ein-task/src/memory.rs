@@ -188,6 +188,12 @@ pub fn check_capacity(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>
     })
 }
 
+/// Bytes left beside the arena of the device that computes and has least left: below 0 where one lacks some.
+pub fn left(graph: &TaskGraph, machine: &Machine, limit: Option<Bytes>) -> i64 {
+    let left = |d: DeviceId| available(machine, limit, d.index()).0 as i64 - graph.arenas[d.index()].0 as i64;
+    machine.workers().iter().filter(|d| d.index() < graph.arenas.len()).map(left).min().unwrap_or_default()
+}
+
 /// The largest arena of the devices that compute.
 pub fn fullest(graph: &TaskGraph, machine: &Machine) -> Bytes {
     let workers = machine.workers();

@@ -25,6 +25,9 @@ const DELAY: u64 = 4;
 /// How far from a variable others count as near it.
 const NEAR: usize = 4;
 
+/// An order for domains that are larger or smaller by at most this part of their sizes is as good as one of their own.
+const CLOSE: usize = 4;
+
 /// Structures whose orders are remembered.
 const KNOWN: usize = 4;
 
@@ -44,8 +47,10 @@ impl Orders {
     /// The order for these factors; nothing where it's the smallest clique first, which is also what is left where a clique
     /// is above the budget.
     pub fn best(&mut self, sizes: &[usize], factors: &[Factor], budget: usize) -> Option<&[usize]> {
+        let near = |(&a, &b): (&usize, &usize)| a <= b + b / CLOSE && b <= a + a / CLOSE;
         let equal = |k: &Known| {
-            k.sizes == sizes
+            k.sizes.len() == sizes.len()
+                && k.sizes.iter().zip(sizes).all(near)
                 && k.scopes.len() == factors.len()
                 && k.scopes.iter().zip(factors).all(|(s, f)| *s == f.scope)
         };

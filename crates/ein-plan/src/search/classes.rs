@@ -209,7 +209,8 @@ impl Search<'_> {
             self.share_hand_outs(&mut states, &read);
         }
         let lists = read.into_iter().chain(outputs).collect::<BTreeSet<_>>().into_iter().collect();
-        SourceClass { producer, readers, outputs, resident, element, states, lists, principal: None }
+        let split = BTreeSet::new();
+        SourceClass { producer, readers, outputs, resident, element, states, lists, principal: None, split }
     }
 }
 

@@ -7,6 +7,12 @@ use ein_ir::graph::TensorId;
 use ein_task::relation::Relation;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Lists of one price that are split together, at most.
+const ALIKE: usize = 64;
+
+/// Homes that have so many states are not split any more.
+const MANY: usize = 4096;
+
 impl Search<'_> {
     /// For every list of needs, the home from which handing it out is cheapest, with that hand-out shared.
     pub(super) fn share_hand_outs(&mut self, states: &mut Vec<State>, lists: &BTreeSet<NeedsId>) {
@@ -53,14 +59,18 @@ impl Search<'_> {
     }
 
     /// Lets, of the readers of every class of tensors, the one that pays most in an assignment of the relaxed model pay
-    /// in full, and the others nothing of what it may ask for too. Whether any is another than before.
-    pub(super) fn choose_principals(&mut self, values: &[usize]) -> bool {
+    /// in full, and the others nothing of what it may ask for too; of three readers only at `first`. Whether any is another
+    /// than before.
+    pub(super) fn choose_principals(&mut self, values: &[usize], first: bool) -> bool {
         let objective = self.options.objective;
         let mut paid: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
         for (id, (class, readers)) in &self.tensors {
             let Some(home) = self.home_variable.get(id) else { continue };
             let own = &self.sources[*class];
-            let Some(state) = own.states.get(values[*home]).filter(|_| own.is_crowded()) else { continue };
+            let Some(state) = own.states.get(values[*home]) else { continue };
+            if !own.is_crowded() || own.is_split() && !first {
+                continue;
+            }
             let asked = self.asked(*class, readers, values).chain(own.outputs.map(|list| (readers.len(), list)));
             let asked: Vec<(usize, NeedsId)> = asked.collect();
             let sums = paid.entry(*class).or_insert_with(|| vec![0.0; readers.len() + 1]);
@@ -88,6 +98,45 @@ impl Search<'_> {
         changed
     }
 
+    /// Gives tensors of three readers states in which a list is shared of which some readers pay less than its price in an
+    /// assignment of the relaxed model, so that they cannot any more. Whether any is new.
+    pub(super) fn split(&mut self, values: &[usize]) -> bool {
+        let objective = self.options.objective;
+        let mut lacking: BTreeSet<(usize, usize, NeedsId)> = BTreeSet::new();
+        for (id, (class, readers)) in &self.tensors {
+            let Some(home) = self.home_variable.get(id) else { continue };
+            let own = &self.sources[*class];
+            let at = values[*home];
+            let Some(state) = own.states.get(at).filter(|s| own.is_split() && s.extra.is_none()) else { continue };
+            let asked = self.asked(*class, readers, values).chain(own.outputs.map(|list| (readers.len(), list)));
+            let mut paid: BTreeMap<NeedsId, f64> = BTreeMap::new();
+            asked.for_each(|(n, list)| *paid.entry(list).or_default() += own.part(at, list, n));
+            for (list, _) in paid.into_iter().filter(|(_, part)| *part < 1.0) {
+                if self.costs.price(&self.layouts, state.relation, list).scalar(objective) > 0.0 {
+                    lacking.insert((*class, at, list));
+                }
+            }
+        }
+        // Other lists of that price from there are likely the same under other names.
+        let mut alike = lacking.clone();
+        for &(class, at, list) in &lacking {
+            let own = &self.sources[class];
+            let relation = own.states[at].relation;
+            let costs = &mut self.costs;
+            let mut price = |list: NeedsId| costs.price(&self.layouts, relation, list).scalar(objective);
+            let own_price = price(list);
+            let same = own.lists.iter().filter(|l| !own.split.contains(&(at, **l)) && price(**l) == own_price);
+            alike.extend(same.take(ALIKE).map(|&list| (class, at, list)));
+        }
+        alike.retain(|(class, ..)| self.sources[*class].states.len() < MANY);
+        for &(class, at, list) in &alike {
+            let own = &mut self.sources[class];
+            own.split.insert((at, list));
+            own.states.push(State { extra: Some(list), ..own.states[at].clone() });
+        }
+        !alike.is_empty()
+    }
+
     /// Gives tensors states in which a list that an assignment of the relaxed model asks for is shared. Whether any
     /// is new.
     pub(super) fn add_shared(&mut self, solution: &Solution) -> bool {
@@ -98,7 +147,9 @@ impl Search<'_> {
         }
         for (id, (class, readers)) in &self.tensors {
             let own = &self.sources[*class];
-            let Some(home) = self.home_variable.get(id).filter(|_| own.is_crowded()) else { continue };
+            let Some(home) = self.home_variable.get(id).filter(|_| own.is_crowded() && !own.is_split()) else {
+                continue;
+            };
             let state = solution.values[*home];
             if state < own.states.len() {
                 offers.extend(self.asked(*class, readers, &solution.values).map(|(_, list)| (*class, state, list)));

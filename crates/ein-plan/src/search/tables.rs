@@ -126,10 +126,11 @@ impl Search<'_> {
         let mut data: Vec<f64> = own
             .states
             .iter()
-            .map(|s| {
+            .enumerate()
+            .map(|(at, s)| {
                 let mut price = |n: NeedsId| costs.price(layouts, s.relation, n).scalar(objective);
                 let out = own.outputs.filter(|n| s.extra != Some(*n)).map_or(0.0, |n| {
-                    let part = if relaxed { own.part(n, own.readers.len()) } else { 1.0 };
+                    let part = if relaxed { own.part(at, n, own.readers.len()) } else { 1.0 };
                     part * price(n)
                 });
                 multiplier * (s.share.mean + uneven * s.share.largest) + out + s.extra.map_or(0.0, price)
@@ -196,10 +197,10 @@ impl Search<'_> {
         let made = own.producer.map_or(0.0, |p| self.ops[p].seconds.iter().copied().fold(f64::INFINITY, f64::min));
         let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * grid.columns.len());
         let mut prices = vec![0.0; width];
-        for (state, entries) in own.states.iter().zip(grid.entries.chunks(width.max(1))) {
+        for ((at, state), entries) in own.states.iter().enumerate().zip(grid.entries.chunks(width.max(1))) {
             for ((price, entry), list) in prices.iter_mut().zip(entries).zip(&grid.lists) {
                 let shared = state.extra == Some(*list);
-                let part = if relaxed { own.part(*list, reader) } else { 1.0 };
+                let part = if relaxed { own.part(at, *list, reader) } else { 1.0 };
                 *price = if shared { 0.0 } else { part * self.costs.at(*entry).scalar(objective) };
             }
             let columns = grid.columns.iter().zip(&self.ops[own.readers[reader].0].seconds);
