@@ -13,7 +13,7 @@ use crate::lower::lower_with;
 use crate::options::{ExchangeStyle, Objective, Options};
 use crate::price::{Price, price_with};
 use crate::report::Effort;
-use crate::search::{Found, HARDLY, Room, SOMEWHAT, Search};
+use crate::search::{ALONE, Found, HARDLY, Room, SOMEWHAT, Search};
 use ein_ir::graph::Graph;
 use ein_task::machine::Machine;
 use ein_task::memory::{NotEnough, check_capacity, fullest, left, plan_memory};
@@ -168,6 +168,7 @@ fn searched_among(
         lean: lean.map(|options| (Answers::of(&options), options)),
         best: None,
         lack: None,
+        at_peak: Vec::new(),
         bound: 0.0,
         effort: Effort::default(),
     };
@@ -231,6 +232,9 @@ const FEW: usize = 200;
 /// Prices of memory, as multiples of the first: those that the search finds hardly worth paying, then any.
 const PRICES: [f64; 7] = [8.0, 64.0, 4096.0, 262_144.0, 1.0, 512.0, 32_768.0];
 
+/// How often what is held at the peak of a small graph becomes dearer.
+const PEAKS: usize = 6;
+
 /// How many times what devices must hold beside what is resident they may hold if it is to be hardly more than that.
 const ROOMY: f64 = 4.0;
 
@@ -272,6 +276,8 @@ struct Fitting<'a> {
     lean: Option<(Answers, Options)>,
     best: Option<Best>,
     lack: Option<NotEnough>,
+    /// What the last plan that did not fit holds when it holds most.
+    at_peak: Vec<String>,
     bound: f64,
     effort: Effort,
 }
@@ -342,7 +348,7 @@ impl Fitting<'_> {
                 let cost = if options.objective == Objective::Memory { peak } else { cost };
                 self.keep(cost, choice, tasks, options.clone());
             }
-            Err(lacking) => keep_less(&mut self.lack, lacking),
+            Err(lacking) => self.keep_less(lacking),
         }
         Ok(room)
     }
@@ -357,9 +363,14 @@ impl Fitting<'_> {
                 let (cost, options) = (cost(&price, &tasks, self.machine, options.objective), options.clone());
                 self.keep(cost, choice, tasks, options);
             }
-            Err(lacking) => keep_less(&mut self.lack, lacking),
+            Err(lacking) => self.keep_less(lacking),
         }
         Ok(())
+    }
+
+    fn keep_less(&mut self, lacking: NotEnough) {
+        self.at_peak = lacking.largest.iter().map(|(name, _)| name.clone()).collect();
+        keep_less(&mut self.lack, lacking);
     }
 
     fn keep(&mut self, cost: f64, choice: &Choice, tasks: TaskGraph, options: Options) {
@@ -370,11 +381,45 @@ impl Fitting<'_> {
 
     /// Raises the price of memory as long as that may make the fullest device hold less.
     fn least_memory(&mut self, free: &Attempt, held: Room) -> Result<(), PlanError> {
+        if self.rows() <= FEW {
+            self.least_held(self.first(free, held))?;
+        }
         for step in 0..8 {
             let tried = self.attempt_uneven(self.first(free, held) * 8f64.powi(step), HARDLY)?;
             let tried = self.prove(tried, f64::INFINITY)?;
             if self.lowered_anyway(&tried.found.choice, tried.cost)?.left < 0.0 {
                 self.lowered_lean(&tried.found.choice)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where what is resident is not all that there is no room for, what is held for a time costs, too, until something fits:
+    /// as much, then, in small graphs, less, because not everything is held at once, or more.
+    fn least_held(&mut self, first: f64) -> Result<(), PlanError> {
+        let ways = [(1.0, ALONE), (0.25, ALONE), (0.0625, ALONE), (8.0, ALONE), (1.0, SOMEWHAT), (0.5, 8.0 * ALONE)];
+        let few = if self.rows() <= FEW { ways.len() } else { 1 };
+        for (held, uneven) in ways.into_iter().take(few) {
+            for step in 0..7 {
+                for again in 0..if few > 1 && step % 2 == 1 { PEAKS } else { 1 } {
+                    // Of a plan that does not fit, what it holds when it holds most becomes dearer.
+                    let dearer = if again > 0 { std::mem::take(&mut self.at_peak) } else { Vec::new() };
+                    self.search.hold_less(&dearer);
+                    self.search.held = held;
+                    let tried = self.attempt_uneven(first * 8f64.powi(step), uneven);
+                    self.search.held = 0.0;
+                    let choice = tried?.found.choice;
+                    let price = price_with(self.graph, &choice, self.machine, self.options, self.search.answers())?;
+                    if self.lowered_anyway(&choice, price.of(self.options.objective))?.left < 0.0 {
+                        self.lowered_lean(&choice)?;
+                    }
+                    if self.options.objective == Objective::Memory {
+                        break;
+                    }
+                    if self.best.is_some() {
+                        return Ok(());
+                    }
+                }
             }
         }
         Ok(())
@@ -418,6 +463,9 @@ impl Fitting<'_> {
                     self.lowered_lean(choice)?;
                 }
             }
+        }
+        if self.best.is_none() {
+            self.least_held(first)?;
         }
         if self.best.is_none() && self.lack.is_none() {
             for (choice, cost) in &choices {
@@ -504,14 +552,13 @@ impl Fitting<'_> {
     /// Decides a run of tensors as one plan does and the rest as another, so that as little as fits is decided as the
     /// dearer one does.
     fn mix(&mut self, mut cheap: Corner, dear: &Fits, first: f64, price: f64) -> Result<(), PlanError> {
-        let values = match cheap.values.take() {
-            Some(values) => values,
-            None => {
-                // The free plan once more, with homes for what is resident.
-                let free = self.attempt(first * 1e-6)?;
-                cheap.bytes = free.found.memory;
-                free.found.values
-            }
+        let values = if let Some(values) = cheap.values.take() {
+            values
+        } else {
+            // The free plan once more, with homes for what is resident.
+            let free = self.attempt(first * 1e-6)?;
+            cheap.bytes = free.found.memory;
+            free.found.values
         };
         (self.search.multiplier, self.search.uneven) = (price, SOMEWHAT);
         let Fits { plan: dear, left } = dear;

@@ -330,3 +330,44 @@ fn layers_differ_where_memory_binds() {
         assert!(kinds.len() > 1, "{part}: all layers are alike");
     }
 }
+
+/// A small network of two products with a map between them, `f32`, weights resident.
+fn small_network(input: usize, hidden: usize, output: usize, batch: usize) -> Graph {
+    let text = format!(
+        "x: input f32[{batch}, {input}]\nup: param f32[{input}, {hidden}]\ndown: param f32[{hidden}, {output}]\n\
+         h = einsum f32 (i: {batch}, k: {hidden} | j: {input}) sum x[i, j] * up[j, k]\n\
+         a = einsum f32 (i: {batch}, k: {hidden}) map h[i, k] + 1.0\n\
+         y = einsum f32 (i: {batch}, k: {output} | j: {hidden}) sum a[i, j] * down[j, k]\nreturn y\n"
+    );
+    ein_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Wherever a fixed strategy fits, some plan is found to fit: what is held for a time counts where it has to.
+#[test]
+fn plans_are_as_lean_as_fixed_strategies() {
+    let (mut tight, mut missed) = (0, Vec::new());
+    let sizes =
+        [(64, 64, 64, 64), (16, 32, 32, 32), (64, 256, 64, 8), (32, 64, 16, 8), (128, 32, 128, 16), (64, 64, 64, 8)];
+    for (sizes, name, devices) in sizes.into_iter().flat_map(|s| [(s, "8xa100", 2), (s, "8xa100", 4), (s, "dgx-1v", 3)])
+    {
+        let (input, hidden, output, batch) = sizes;
+        let (graph, machine) = (small_network(input, hidden, output, batch), machine(name, devices));
+        let free = plan(&graph, &machine, &Options::default()).unwrap().peak_memory();
+        for strategy in Strategy::compared(devices) {
+            let options = Options { strategy: Some(strategy), overlap: false, ..Options::default() };
+            let Ok(fixed) = plan(&graph, &machine, &options) else { continue };
+            let peak = fixed.peak_memory();
+            // With less, exchanges that store less may do.
+            let limit = Bytes(peak.0 * 15 / 16);
+            let lean = plan(&graph, &machine, &Options { memory: Some(limit), ..options.clone() });
+            let peak = lean.map_or(peak, |plan| plan.peak_memory());
+            tight += usize::from(peak < free);
+            match plan(&graph, &machine, &Options { memory: Some(peak), ..Options::default() }) {
+                Ok(found) => assert!(found.peak_memory() <= peak, "{sizes:?} on {devices} of {name}, {strategy:?}"),
+                Err(e) => missed.push(format!("{sizes:?} on {devices} of {name}, {}: {e}", strategy.name())),
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{} of {tight}: {missed:#?}", missed.len());
+    assert!(tight > 20, "{tight} strategies take less than the quickest plan");
+}

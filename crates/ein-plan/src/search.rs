@@ -181,13 +181,20 @@ pub(crate) struct Search<'a> {
     pub uneven: f64,
     /// Seconds of an exchange that a second of computing before or after it is taken to hide.
     hiding: f64,
+    /// What a byte held for a time costs of what a resident one does, and of some classes of tensors times how much more.
+    pub held: f64,
+    dearer: BTreeMap<usize, f64>,
     /// No row may need more than this at once on a device.
     limit: f64,
 }
 
-/// How much of the largest share counts where a bound is to be proved, and where a plan is to fit.
+/// How much of the largest share counts where a bound is to be proved, where a plan is to fit, and where hardly any does.
 pub(crate) const HARDLY: f64 = 1e-4;
 pub(crate) const SOMEWHAT: f64 = 1e-2;
+pub(crate) const ALONE: f64 = 1.0;
+
+/// How much dearer what is held at a peak becomes each time.
+const DEARER: f64 = 1.5;
 
 /// Most entries of a table that is minimised exactly.
 const BUDGET: usize = 50_000_000;
@@ -236,6 +243,8 @@ impl<'a> Search<'a> {
             multiplier: 0.0,
             uneven: HARDLY,
             hiding,
+            held: 0.0,
+            dearer: BTreeMap::new(),
             limit: limit as f64,
         };
         search.classify_rows(richness)?;
@@ -472,6 +481,24 @@ impl<'a> Search<'a> {
         }
         let left = held.iter().map(|(&d, held)| self.limit_of(d) - held).fold(f64::INFINITY, f64::min);
         Room { fullest: held.into_values().fold(0.0, f64::max), left }
+    }
+
+    /// Makes what is held for a time of tensors of these names, and of those like them, cost more; of none, nothing more
+    /// than of others.
+    pub fn hold_less(&mut self, names: &[String]) {
+        if names.is_empty() {
+            self.dearer.clear();
+        }
+        let named = |id: &TensorId| names.contains(&self.graph.node(*id).name);
+        let classes: BTreeSet<usize> = self.tensors.iter().filter(|(id, _)| named(id)).map(|(_, (c, _))| *c).collect();
+        for class in classes {
+            *self.dearer.entry(class).or_insert(1.0) *= DEARER;
+        }
+    }
+
+    /// What a byte of a class that is held for a time costs.
+    fn held_price(&self, class: usize) -> f64 {
+        self.multiplier * self.held * self.dearer.get(&class).copied().unwrap_or(1.0)
     }
 
     /// About what a device holds beside what is resident.

@@ -53,7 +53,10 @@ impl Ancestors {
                 over += 1;
             }
             (own.over[n], own.first[n]) = (over, first);
-            if task.device == device && read[n] && !graph.fed(TaskId(n as u32)).is_some_and(|e| e.is_resident()) {
+            if task.device == device
+                && read[n]
+                && !graph.fed(TaskId(n as u32)).is_some_and(crate::task::External::is_resident)
+            {
                 own.places[n] = Some(place);
                 place += 1;
             }

@@ -1,10 +1,13 @@
 //! The tables of the search: what every value of every variable, and every pair of neighbours, costs.
 
+use super::classes::share;
 use super::{Search, State, delivers};
 use crate::costs::{EntryId, TIE};
 use crate::elimination::Table;
 use crate::layouts::{NeedsId, RelationId};
 use crate::options::Objective;
+use ein_task::machine::DeviceSet;
+use ein_task::relation::Held;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -94,7 +97,10 @@ impl Search<'_> {
         let grid = self.grid(class, reader);
         let table = match self.readers.get(&key) {
             Some((table, as_of, built))
-                if !relaxed && Rc::ptr_eq(as_of, &grid) && !self.costs.changed(&grid.entries, *built) =>
+                if !relaxed
+                    && self.held == 0.0
+                    && Rc::ptr_eq(as_of, &grid)
+                    && !self.costs.changed(&grid.entries, *built) =>
             {
                 table.clone()
             }
@@ -120,7 +126,7 @@ impl Search<'_> {
 
     fn home_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
-        let multiplier = if own.resident { self.multiplier } else { 0.0 };
+        let multiplier = if own.resident { self.multiplier } else { self.held_price(class) };
         let (objective, uneven) = (self.options.objective, self.uneven);
         let (costs, layouts) = (&mut self.costs, &self.layouts);
         let mut data: Vec<f64> = own
@@ -151,14 +157,24 @@ impl Search<'_> {
         let producer = &self.ops[own.producer.expect("only made tensors arrive")];
         let hiding = self.hiding;
         let objective = self.options.objective;
+        let (multiplier, uneven) = (self.held_price(class), self.uneven);
         let (costs, layouts) = (&mut self.costs, &self.layouts);
         let mut rows: BTreeMap<RelationId, Vec<f64>> = BTreeMap::new();
         for &left in &producer.produced {
+            // What goes home is held beside what comes of it.
+            let beside = if multiplier > 0.0 {
+                let relation = layouts.relation_at(left);
+                let element = relation.pending.bytes(&relation.whole) / relation.whole.volume().max(1);
+                let share = share(&relation.blocks, element, &self.workers);
+                multiplier * (share.mean + uneven * share.largest)
+            } else {
+                0.0
+            };
             rows.entry(left).or_insert_with(|| {
                 let price = |s: &State| match s.needs {
                     _ if s.only.is_some_and(|only| only != left) => f64::INFINITY,
                     None => 0.0,
-                    Some(needs) => costs.price(layouts, left, needs).scalar(objective),
+                    Some(needs) => costs.price(layouts, left, needs).scalar(objective) + beside,
                 };
                 own.states.iter().map(price).collect()
             });
@@ -188,6 +204,19 @@ impl Search<'_> {
         grid
     }
 
+    /// What a list costs where it is held for a time, by its bytes.
+    fn beside(&self, class: usize, list: NeedsId) -> f64 {
+        let multiplier = self.held_price(class);
+        if multiplier == 0.0 {
+            return 0.0;
+        }
+        let needs = self.layouts.needs_at(list).iter();
+        let blocks: Vec<Held> =
+            needs.map(|n| Held { region: n.region.clone(), devices: DeviceSet::one(n.device) }).collect();
+        let share = share(&blocks, self.sources[class].element, &self.workers);
+        multiplier * (share.mean + self.uneven * share.largest)
+    }
+
     fn reader_table(&mut self, class: usize, reader: usize, relaxed: bool) -> Vec<f64> {
         let grid = self.grid(class, reader);
         let own = &self.sources[class];
@@ -197,11 +226,14 @@ impl Search<'_> {
         let made = own.producer.map_or(0.0, |p| self.ops[p].seconds.iter().copied().fold(f64::INFINITY, f64::min));
         let mut data = Vec::with_capacity((own.states.len() + own.lists.len()) * grid.columns.len());
         let mut prices = vec![0.0; width];
+        // What is handed out is held beside the home.
+        let beside: Vec<f64> = grid.lists.iter().map(|&list| self.beside(class, list)).collect();
         for ((at, state), entries) in own.states.iter().enumerate().zip(grid.entries.chunks(width.max(1))) {
-            for ((price, entry), list) in prices.iter_mut().zip(entries).zip(&grid.lists) {
+            for (((price, entry), list), beside) in prices.iter_mut().zip(entries).zip(&grid.lists).zip(&beside) {
                 let shared = state.extra == Some(*list);
                 let part = if relaxed { own.part(at, *list, reader) } else { 1.0 };
-                *price = if shared { 0.0 } else { part * self.costs.at(*entry).scalar(objective) };
+                let own_price = self.costs.at(*entry).scalar(objective);
+                *price = if shared || own_price == 0.0 { 0.0 } else { part * own_price + beside };
             }
             let columns = grid.columns.iter().zip(&self.ops[own.readers[reader].0].seconds);
             data.extend(columns.map(|(c, &s)| c.map_or(0.0, |c| hidden(prices[c], self.hiding * s.max(made)))));
