@@ -87,8 +87,9 @@ impl Places<'_> {
             let to = columns.end.min(if across.len() == 1 { columns.end } else { (from / run + 1) * run });
             let at = self.at + place(across, from);
             for row in rows.clone() {
-                let tile = (row - rows.start) * columns.len() - columns.start;
-                put(tile + from..tile + to, (at + place(down, self.first + row)) as usize, step as usize);
+                let tile = (row - rows.start) * columns.len();
+                let within = tile + from - columns.start..tile + to - columns.start;
+                put(within, (at + place(down, self.first + row)) as usize, step as usize);
             }
             from = to;
         }
