@@ -26,15 +26,15 @@ const MUCH: f64 = 0.4;
 
 /// Of those that could be quicker than the best by so much at best, how many are tried whatever their estimate is, and
 /// the moves of each.
-const HOPEFUL: usize = 6;
+const HOPEFUL: usize = 3;
 const MUCH_QUICKER: f64 = 0.99;
 const SMALL: usize = 2500;
 /// How far above what cannot be beaten the best is packed again, how often, and how much a late end counts.
 const MISSED: f64 = 1.03;
-const REPACKED: usize = 4;
+const REPACKED: usize = 1;
 const FEEDBACK: f64 = 0.5;
 /// Moves that are simulated to put those of the best in a better order, and the least that a round has to gain.
-const POLISH: usize = 24_000;
+const POLISH: usize = 8_000;
 const GAIN: f64 = 0.998;
 
 /// The best of what was simulated.
