@@ -436,7 +436,7 @@ fn requests_that_make_no_sense() {
     check("plan", &["--workload"]);
     check("plan graph.ein --frob", &["--frob"]);
     check("plan graph.ein --workload gemm:8,8,8", &["cannot be used with"]);
-    check("plan graph.ein --objective speed", &["speed", "time, bytes, memory"]);
+    check("plan graph.ein --objective speed", &["speed", "time, makespan, bytes, memory"]);
     check("plan graph.ein --balance some", &["some", "none"]);
     check("plan graph.ein --partials f8", &["f8", "same", "f32"]);
     check("plan graph.ein --batch-seq 1x2", &["--batch-seq 1x2", "graph.ein", "leave the option out"]);

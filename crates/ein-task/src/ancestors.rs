@@ -84,7 +84,8 @@ mod tests {
     /// One task that the last one alone reads comes before them all, if asked for.
     fn layers(count: usize, width: usize, skip: usize, late: bool) -> TaskGraph {
         let row = |n: usize, reads: &[usize]| {
-            let reads: String = reads.iter().map(|r| format!(" t{r}")).collect();
+            let reads: Vec<String> = reads.iter().map(|r| format!(" t{r}")).collect();
+            let reads = reads.concat();
             let reads = if reads.is_empty() { reads } else { format!(" reads{reads}") };
             format!("t{n} d{} paste{reads} -> [0:64] u8 of 0\n", n % 2)
         };
