@@ -53,16 +53,13 @@ fn cut_plans_compute_the_same() {
 /// Queries and keys that products make: where keys come from other devices, attention begins with those that are there.
 fn attends(tokens: usize, settings: &str) -> Graph {
     graph(&format!(
-        "x: input f32[{tokens}, 16]\n\
+        "x: input f32[1, {tokens}, 16]\n\
          a: param f32[16, 4, 8]\nb: param f32[16, 2, 8]\nc: param f32[16, 2, 8]\n\
-         q = einsum f32 (h: 4, s: {tokens}, d: 8 | n: 16) sum x[s, n] * a[n, h, d]\n\
-         k = einsum f32 (h: 2, s: {tokens}, d: 8 | n: 16) sum x[s, n] * b[n, h, d]\n\
-         v = einsum f32 (h: 2, s: {tokens}, d: 8 | n: 16) sum x[s, n] * c[n, h, d]\n\
-         queries = reshape(q, [1, 4, {tokens}, 8])\n\
-         keys = reshape(k, [1, 2, {tokens}, 8])\n\
-         values = reshape(v, [1, 2, {tokens}, 8])\n\
-         out = attention(queries, keys, values){settings}\n\
-         return out = out\n"
+         q = einsum f32 (e: 1, h: 4, s: {tokens}, d: 8 | n: 16) sum x[e, s, n] * a[n, h, d]\n\
+         k = einsum f32 (e: 1, h: 2, s: {tokens}, d: 8 | n: 16) sum x[e, s, n] * b[n, h, d]\n\
+         v = einsum f32 (e: 1, h: 2, s: {tokens}, d: 8 | n: 16) sum x[e, s, n] * c[n, h, d]\n\
+         out = attention(q, k, v){settings}\n\
+         return out\n"
     ))
 }
 

@@ -27,7 +27,7 @@ fn arithmetic(spec: &Spec, machine: &Machine) -> f64 {
     if !spec.work.contraction {
         return 0.0;
     }
-    let rate = |d: DeviceId| machine.devices[d.index()].rate(spec.work.dtype);
+    let rate = |d: DeviceId| machine.devices[d.index()].fastest(spec.work.dtype);
     spec.operations(&spec.space()) / machine.workers().iter().map(rate).sum::<f64>()
 }
 
@@ -46,7 +46,7 @@ pub fn roofline(spec: &Spec, machine: &Machine) -> f64 {
     if !spec.work.contraction {
         return if workers.iter().any(|d| of(d).free_elementwise) { 0.0 } else { memory + launch };
     }
-    let rate: f64 = workers.iter().map(|d| of(d).rate(spec.work.dtype)).sum();
+    let rate: f64 = workers.iter().map(|d| of(d).fastest(spec.work.dtype)).sum();
     (spec.operations(&space) / rate).max(memory) + launch
 }
 

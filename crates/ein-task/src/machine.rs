@@ -196,6 +196,12 @@ impl Device {
         let of = |d| self.flops.iter().find(|f| f.0 == d).map(|f| f.1);
         of(dtype).or_else(|| of(DType::F32)).or_else(|| self.flops.first().map(|f| f.1)).unwrap_or(0.0)
     }
+
+    /// The most operations per second of products that work in a type, whatever their shape: what bounds are made of.
+    pub fn fastest(&self, dtype: DType) -> f64 {
+        let shapes = self.products.shapes.iter().filter(|s| s.dtype == dtype).map(|s| s.rate);
+        shapes.chain(self.products.windows).fold(self.rate(dtype), f64::max)
+    }
 }
 
 /// Something with a bandwidth that links share: a port, a cable, a switch's uplink.

@@ -3,6 +3,7 @@
 use crate::describe::describe;
 use crate::machine::{DeviceId, Machine};
 use crate::machine_error::MachineError;
+use crate::rates::ShapeRate;
 use crate::units::Bytes;
 use ein_ir::dtype::DType;
 
@@ -29,6 +30,18 @@ fn every_shipped_machine_parses_prints_and_reads_back() {
         let half = machine.first(machine.workers().len().div_ceil(2)).unwrap();
         assert_eq!(Machine::parse(&half.to_text()), Ok(half), "half of {name}");
     }
+}
+
+#[test]
+fn bounds_know_the_quickest_shape() {
+    let mut device = Machine::by_name("1xcpu").unwrap().devices[0].clone();
+    let rate = device.rate(DType::F32);
+    assert_eq!(device.fastest(DType::F32), rate);
+    let of = |dtype, rate| ShapeRate { dtype, side: 32.0, points: 1e6, rate };
+    device.products.shapes = vec![of(DType::F32, 0.5 * rate), of(DType::F32, 3.0 * rate), of(DType::F64, 9.0 * rate)];
+    assert_eq!(device.fastest(DType::F32), 3.0 * rate);
+    device.products.windows = Some(4.0 * rate);
+    assert_eq!((device.fastest(DType::F32), device.rate(DType::F32)), (4.0 * rate, rate));
 }
 
 #[test]
