@@ -9,7 +9,8 @@ use crate::deadline::Deadline;
 use crate::error::PlanError;
 use crate::fit::{Decided, searched};
 use crate::options::Options;
-use crate::overlap::{Overlap, overlap};
+use crate::overlap::Overlap;
+use crate::plan::overlapped;
 use ein_ir::graph::Graph;
 use ein_task::machine::Machine;
 
@@ -55,10 +56,7 @@ pub(crate) fn quickest(
         seen.push(decided.choice.clone());
         let asked = Options { overlap: options.overlap && !deadline.is_over(), ..decided.options.clone() };
         let Decided { choice, tasks, effort, known, .. } = &mut decided;
-        let (cut, found) = overlap(graph, choice, machine, &asked, tasks, effort.patterns, known)?;
-        if let Some(cut) = cut {
-            *tasks = cut;
-        }
+        let found = overlapped(graph, machine, &asked, choice, tasks, effort.patterns, known)?;
         let hideable = decided.price.seconds.0 - decided.price.compute.0;
         let nothing = hideable <= NOTHING * decided.price.seconds.0;
         if best.as_ref().is_none_or(|(_, b)| found.simulated_seconds.0 < b.simulated_seconds.0) {

@@ -434,15 +434,7 @@ impl Trial<'_> {
         if self.cut.contains_key(&tensor) || decomposition.blocks().iter().any(|b| b.region.0[label] != whole) {
             return;
         }
-        let quantum = quantum(&spec.labels[label].rule);
-        let blocks = decomposition.blocks().iter().flat_map(|block| {
-            let regions = parts(&block.region, label, quantum, self.parts);
-            regions.into_iter().map(|region| Block { region, devices: block.devices })
-        });
-        let Some(finer) = Decomposition::new(&spec.space(), blocks.collect()) else { return };
-        if finer == *decomposition {
-            return;
-        }
+        let Some(finer) = self.finer(decomposition, spec, label) else { return };
         if self.choice.homes.get(&tensor) == Some(&Home::AsProduced) {
             let made = |b: &Block| Held { region: spec.result_region(&b.region), devices: b.devices };
             let held = decomposition.blocks().iter().map(made).collect();
@@ -450,6 +442,16 @@ impl Trial<'_> {
         }
         self.choice.decompositions.insert(tensor, finer);
         self.cut.insert(tensor, spec.labels[label].name.clone());
+    }
+
+    /// A decomposition with every block cut in parts along a label; nothing where that cuts none.
+    fn finer(&self, decomposition: &Decomposition, spec: &Spec, label: usize) -> Option<Decomposition> {
+        let quantum = quantum(&spec.labels[label].rule);
+        let blocks = decomposition.blocks().iter().flat_map(|block| {
+            let regions = parts(&block.region, label, quantum, self.parts);
+            regions.into_iter().map(|region| Block { region, devices: block.devices })
+        });
+        Decomposition::new(&spec.space(), blocks.collect()).filter(|finer| finer != decomposition)
     }
 
     /// The computed sources that an operation reads.
@@ -487,16 +489,9 @@ impl Trial<'_> {
         }
         let Some(spec) = self.graph.spec(tensor) else { return false };
         let Some(of) = spec.labels[..spec.rank].get(label).filter(|l| l.role == Role::Free) else { return false };
-        let quantum = quantum(&of.rule);
         let Some(decomposition) = self.choice.decompositions.get(&tensor) else { return false };
-        let blocks = decomposition.blocks().iter().flat_map(|block| {
-            let regions = parts(&block.region, label, quantum, self.parts);
-            regions.into_iter().map(|region| Block { region, devices: block.devices })
-        });
-        let Some(finer) = Decomposition::new(&spec.space(), blocks.collect()) else { return false };
-        if finer == *decomposition {
-            return false;
-        }
+        let Some(finer) = self.finer(decomposition, &spec, label) else { return false };
+        let quantum = quantum(&of.rule);
         if let Some(Home::At(held)) = self.choice.homes.get_mut(&tensor) {
             let finer = held.iter().flat_map(|h| {
                 let regions = parts(&h.region, label, quantum, self.parts);

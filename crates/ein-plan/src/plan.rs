@@ -161,7 +161,7 @@ fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strateg
 }
 
 /// Replaces a choice's task graph by one whose exchanges hide behind what is computed, if there is one.
-fn overlapped(
+pub(crate) fn overlapped(
     graph: &Graph,
     machine: &Machine,
     options: &Options,
