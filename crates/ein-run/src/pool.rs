@@ -108,10 +108,10 @@ impl Shared {
         self.places.len() - 1
     }
 
-    /// Calls `body` while `job` is offered to all threads. The place is free: only the thread that runs a computation
-    /// offers here.
-    pub(crate) fn offer_all<R>(&self, job: &dyn Job, body: impl FnOnce() -> R) -> R {
-        self.offer(0, job, 0, body)
+    /// Calls `body` while `job` is offered to all threads, `others` of which have something to do at once. The place is
+    /// free: only the thread that runs a computation offers here.
+    pub(crate) fn offer_all<R>(&self, job: &dyn Job, others: usize, body: impl FnOnce() -> R) -> R {
+        self.offer(0, job, others, body)
     }
 
     /// What has been told so far: to be read before looking for work.
@@ -337,7 +337,7 @@ mod tests {
         let pool = Pool::new(2);
         for _ in 0..50 {
             let job = Counted(AtomicUsize::new(100), AtomicUsize::new(0));
-            pool.shared().offer_all(&job, || {
+            pool.shared().offer_all(&job, 0, || {
                 pool.shared().tell(1);
                 // The one that offers does nothing: the other does it all.
                 while job.1.load(Ordering::SeqCst) < 100 {

@@ -135,6 +135,8 @@ impl Backend for VirtualDevices {
         let given = |external: &usize| inputs.get(&graph.externals[*external].name).map_or(&[][..], bytes_of);
         self.lent.extend(self.steps.borrowed.iter().map(|external| Lent::to_read(given(external))));
         self.state.begin(&self.steps);
+        // Whoever begins the run takes one.
+        let others = self.state.waiting().saturating_sub(1);
         let pool = self.pool.shared();
         let run = Running {
             graph,
@@ -149,7 +151,7 @@ impl Backend for VirtualDevices {
             start: Instant::now(),
         };
         // The arenas are used by nobody else until this returns, and nobody helps any more when it does.
-        pool.offer_all(&run, || run.lead());
+        pool.offer_all(&run, others, || run.lead());
         let failure = self.state.failure.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         failure.map_or(Ok(()), |failure| Err(failure.error(graph)))
     }
@@ -227,9 +229,14 @@ impl State {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After a step: the one that its thread goes on with, and how many others became ready.
+    /// How many steps wait for a thread before any has begun.
+    fn waiting(&mut self) -> usize {
+        self.ready.get_mut().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// After a step: the one that its thread goes on with, and how many wait for another one if some are new among them.
     fn done(&self, then: &[u32]) -> (Option<u32>, usize) {
-        let (mut own, mut heap, mut others) = (NONE, None, 0);
+        let (mut own, mut heap, mut others) = (NONE, None, false);
         for &next in then {
             if self.waits[next as usize].fetch_sub(1, Ordering::AcqRel) > 1 {
                 continue;
@@ -239,10 +246,11 @@ impl State {
             own = keep;
             if give != NONE {
                 heap.get_or_insert_with(|| self.heap()).push(Reverse(give));
-                others += 1;
+                others = true;
             }
         }
         // What others left may be more urgent still.
+        let mut waiting = 0;
         if heap.is_some() || self.best.load(Ordering::SeqCst) < own {
             let mut heap = heap.unwrap_or_else(|| self.heap());
             if let Some(best) = heap.peek_mut().filter(|best| best.0 < own) {
@@ -252,12 +260,14 @@ impl State {
                     std::collections::binary_heap::PeekMut::pop(best);
                 } else {
                     *best = Reverse(own);
+                    others = true;
                 }
                 own = taken;
             }
             self.best.store(lowest(&heap), Ordering::SeqCst);
+            waiting = if others { heap.len() } else { 0 };
         }
-        ((own != NONE).then(|| self.step[own as usize]), others)
+        ((own != NONE).then(|| self.step[own as usize]), waiting)
     }
 }
 
@@ -303,12 +313,12 @@ impl Running<'_> {
             self.fail(Failure { task: step.task, cause });
             return None;
         }
-        let (next, others) = self.state.done(self.steps.then(step));
+        let (next, waiting) = self.state.done(self.steps.then(step));
         if self.state.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             // Who began the run may be asleep, and not alone.
             self.pool.tell(usize::MAX);
-        } else if others > 0 {
-            self.pool.tell(others);
+        } else if waiting > 0 {
+            self.pool.tell(waiting);
         }
         if self.state.stopped.load(Ordering::Relaxed) { None } else { next }
     }

@@ -82,6 +82,45 @@ fn runs_follow_each_other() {
     }
 }
 
+/// Devices with one kernel each that waits for nothing but its own feed: no step makes another ready that it does not go
+/// on with itself, and threads that sleep must still hear of the other devices' kernels.
+#[test]
+fn threads_share_devices_that_have_nothing_to_do_with_each_other() {
+    // One number each, which no threads share.
+    let (devices, each, k, n) = (2, 1, 1 << 19, 1);
+    let m = devices * each;
+    let op = Op::Einsum(Einsum::contraction("ik,kj->ij", &[&[m, k], &[k, n]], F).expect("well formed"));
+    let mut b = Build::new(devices);
+    let x = b.external("x", InputKind::Input, F, &[m, k]);
+    let w = b.external("w", InputKind::Parameter, F, &[k, n]);
+    let ty = |shape: &[usize]| TensorType::new(F, shape);
+    let mul = b.op("mul", op, &[ty(&[m, k]), ty(&[k, n])], ty(&[m, n]));
+    let kernels: Vec<TaskId> = (0..devices)
+        .map(|d| {
+            let rows = (d * each, (d + 1) * each);
+            let left = b.feed(d as u16, x, Region::of(&[rows, (0, k)]));
+            let right = b.feed(d as u16, w, Region::of(&[(0, k), (0, n)]));
+            b.kernel(d as u16, mul, Region::of(&[rows, (0, n), (0, k)]), true, &[left, right])
+        })
+        .collect();
+    b.output("y", F, &[m, n], &kernels);
+    let w = integers(F, &[k, n], 2);
+    let mut executor = Executor::with_threads(b.finish(), &named("w", &w), 2).expect("well formed");
+    let inputs = named("x", &integers(F, &[m, k], 1));
+    // How soon a thread wakes up is the host's affair: one run of many is enough.
+    let overlap = |_: usize| {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let timeline = executor.run(&inputs).expect("it runs").timeline;
+        let times = |task: TaskId| {
+            let event = timeline.events.iter().find(|e| e.task as usize == task.index()).expect("it ran");
+            (event.start.0, event.end.0)
+        };
+        let (first, second) = (times(kernels[0]), times(kernels[1]));
+        first.0 < second.1 && second.0 < first.1
+    };
+    assert!((0..100).any(overlap), "one thread does the kernels of both devices, one after the other");
+}
+
 #[test]
 fn outputs_are_written_where_they_are() {
     let (x, w) = (integers(F, &[5, 6], 1), integers(F, &[6, 7], 2));
