@@ -34,10 +34,10 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
     /// How often the host is measured and every plan run, in turns, since the host's speed drifts
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Runs of each plan in a round that count, after three that do not
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     runs: u16,
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
