@@ -4,6 +4,7 @@
 
 use crate::pool::Shared;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// Whoever may help with a kernel: threads of the executor that have nothing else to do.
 ///
@@ -53,6 +54,48 @@ impl<'a> Team<'a> {
             part(n, chunk);
         });
     }
+
+    /// Calls `part(n, strip)` for every strip of `width` bytes of a matrix whose rows have `row`; the last strip may be
+    /// narrower.
+    pub(crate) fn strips(
+        self,
+        matrix: &mut [u8],
+        [row, width]: [usize; 2],
+        part: &(dyn Fn(usize, &mut Strip<'_>) + Sync),
+    ) {
+        let (row, width) = (row.max(1), width.max(1));
+        let (base, rows) = (Base(matrix.as_mut_ptr()), matrix.len() / row);
+        self.each(row.div_ceil(width), &|n| {
+            let base = &base;
+            let lo = n * width;
+            // SAFETY: the first row's bytes from `lo` on lie in the matrix if it has a row; else nothing is put there.
+            // `each` calls every `n` once, and strips of different `n` have no byte in common.
+            let first = if rows > 0 { unsafe { base.0.add(lo) } } else { base.0 };
+            part(n, &mut Strip { first, apart: row, width: width.min(row - lo), rows, of: PhantomData });
+        });
+    }
+}
+
+/// Some columns of a matrix, of every row, that one thread writes while others write other columns.
+pub(crate) struct Strip<'a> {
+    first: *mut u8,
+    /// How far rows are apart, and bytes of each that are its own.
+    apart: usize,
+    width: usize,
+    rows: usize,
+    of: PhantomData<&'a mut [u8]>,
+}
+
+impl Strip<'_> {
+    /// Puts in place what lies row after row. Panics where that is not as much as there is room for.
+    pub(crate) fn put(&mut self, from: &[u8]) {
+        assert_eq!(from.len(), self.rows * self.width, "as many bytes as the strip has");
+        for (n, row) in from.chunks_exact(self.width.max(1)).enumerate() {
+            // SAFETY: row `n` of the strip lies in the matrix, which is borrowed mutably as long as the strip lives; no
+            // other strip has any of its bytes, and `from` is borrowed from elsewhere.
+            unsafe { std::ptr::copy_nonoverlapping(row.as_ptr(), self.first.add(n * self.apart), self.width) };
+        }
+    }
 }
 
 /// Where a slice begins.
@@ -71,6 +114,24 @@ impl fmt::Debug for Team<'_> {
 mod tests {
     use super::*;
     use crate::pool::Pool;
+
+    #[test]
+    fn strips_cover_a_matrix_once() {
+        let pool = Pool::new(2);
+        for team in [Team::alone(), Team::of(pool.shared(), 0)] {
+            for (rows, row, width) in [(0, 3, 2), (1, 7, 7), (5, 7, 3), (4, 6, 2), (3, 5, 9), (2, 1, 1)] {
+                let mut matrix = vec![0u8; rows * row];
+                team.strips(&mut matrix, [row, width], &|n, strip| {
+                    let here = width.min(row - n * width);
+                    let values: Vec<u8> =
+                        (0..rows * here).map(|i| (10 * (i / here) + n * width + i % here) as u8).collect();
+                    strip.put(&values);
+                });
+                let expected: Vec<u8> = (0..rows * row).map(|i| (10 * (i / row) + i % row) as u8).collect();
+                assert_eq!(matrix, expected, "{rows} by {row} in {width}");
+            }
+        }
+    }
 
     #[test]
     fn chunks_cover_a_slice_once() {

@@ -4,6 +4,7 @@
 use super::gathered::{Gathered, gathered};
 use super::gemm::Matrix;
 use super::grid::Grid;
+use super::lines::{Lines, Name};
 use super::packed;
 use super::piece::{Elements, Piece, PieceMut};
 use super::short::{self, Right};
@@ -160,16 +161,17 @@ pub(crate) fn contract(
     let Loops { wide, operands: [a, b], into, .. } = loops;
     left.dtype()?;
     right.dtype()?;
-    let [_, tile, gathered] = &mut scratch.near;
-    if wide == DType::F32 && in_tiles(&way, [left, right], [a.base, b.base], (into, result), [tile, gathered]) {
+    let [_, tile] = &mut scratch.near;
+    let lines = &mut scratch.lines;
+    if wide == DType::F32 && in_tiles(&way, [left, right], [a.base, b.base], (into, result), (tile, &mut *lines)) {
         return Ok(true);
     }
     let (a, b) = ((left.elements(0), &a), (right.elements(0), &b));
     let extents = labels.shape();
     if wide == DType::F64 {
-        multiply::<f64>(&way, &extents, a, b, (into, result), &mut scratch.f64);
+        multiply::<f64>(&way, &extents, a, b, (into, result), &mut scratch.f64, lines);
     } else {
-        multiply::<f32>(&way, &extents, a, b, (into, result), &mut scratch.f32);
+        multiply::<f32>(&way, &extents, a, b, (into, result), &mut scratch.f32, lines);
     }
     Ok(true)
 }
@@ -180,7 +182,7 @@ fn in_tiles(
     [left, right]: [&Piece<'_>; 2],
     [a_base, b_base]: [i64; 2],
     (into, result): (i64, &mut PieceMut<'_>),
-    [tile, gathered]: [&mut Vec<f32>; 2],
+    (tile, lines): (&mut Vec<f32>, &mut Lines),
 ) -> bool {
     let (Elements::BF16(a), Elements::BF16(b)) = (left.elements(0), right.elements(0)) else { return false };
     let (a, b) = ((cast_slice::<_, u16>(a), a_base), (cast_slice::<_, u16>(b), b_base));
@@ -191,7 +193,7 @@ fn in_tiles(
         Way::Packed(grid, swapped) => {
             let (a, b) = if *swapped { (b, a) } else { (a, b) };
             let right = Right::Tiles(&b.0[grid.packed_from(b.1)..]);
-            grid_in_tiles(grid, a, right, (into, result), [tile, gathered]);
+            grid_in_tiles(grid, a, right, (into, result), (tile, lines));
             true
         }
         Way::InPlace(p) if p.folded.is_empty() && short::worth([p.m.extent, p.n.extent, p.k.extent]) => {
@@ -208,7 +210,7 @@ fn in_tiles(
                     into += d.out * at as i64;
                 }
                 let right = Right::Matrix(Matrix { data: b.0, at: right, row: p.k.right, column: p.n.right });
-                grid_in_tiles(&grid, (a.0, left), right, (into, &mut *result), [&mut *tile, &mut *gathered]);
+                grid_in_tiles(&grid, (a.0, left), right, (into, &mut *result), (&mut *tile, &mut *lines));
                 if !free.step() {
                     return true;
                 }
@@ -224,20 +226,29 @@ fn grid_in_tiles(
     left: (&[u16], i64),
     right: Right<'_>,
     (at, result): (i64, &mut PieceMut<'_>),
-    [tile, gathered]: [&mut Vec<f32>; 2],
+    (tile, lines): (&mut Vec<f32>, &mut Lines),
 ) {
     let [m, n, k] = grid.extents();
-    let many = short::rows(m, k);
+    // A right factor that is no weight has loops of its own around it.
+    let shared = Name::shared() && matches!(right, Right::Tiles(_));
+    let many = short::rows(m, k, shared);
     for first in (0..m).step_by(many) {
         let here = many.min(m - first);
-        let left = grid.rows_of(left, first..first + here, gathered);
+        let name = Name::of(first).filter(|_| shared);
+        let left = grid.rows_of(left, first..first + here, name, lines);
         let places = Places { grid, first, at };
         let done = if result.dtype(0) == DType::F32 {
-            short::product([here, n, k], left, right, &mut Tiles { out: result.slice(0), places, tile: &mut *tile })
+            short::product(
+                [here, n, k],
+                left,
+                right,
+                name,
+                &mut Tiles { out: result.slice(0), places, tile: &mut *tile },
+            )
         } else {
             let dtype = result.dtype(0);
             let mut sink = Rounded { out: result.bytes(0), dtype, places, tile: &mut *tile };
-            short::product([here, n, k], left, right, &mut sink)
+            short::product([here, n, k], left, right, name, &mut sink)
         };
         assert!(done, "there are tile registers");
     }
@@ -253,7 +264,7 @@ pub(crate) fn each_tile(
     e: &Einsum,
     labels: &Region,
     operands: &[Option<Piece<'_>>],
-    near: &mut [Vec<f32>; 3],
+    (near, lines): (&mut [Vec<f32>; 2], &mut Lines),
     each: &mut dyn Use,
 ) -> Result<bool, Cause> {
     let [Some(left), Some(right)] = operands else { return Ok(false) };
@@ -270,28 +281,30 @@ pub(crate) fn each_tile(
     let lead = (0..e.rank).find(|&lead| volume(&whole.0[..lead]) == m && volume(&whole.0[lead..]) == n);
     let Some(lead) = lead.filter(|_| grid.in_rows()) else { return Ok(false) };
     let (from, split) = (grid.packed_from(base), e.rank == lead + 1);
-    let [buffer, tile, gathered] = near;
+    let [buffer, tile] = near;
     match (factor.elements(0), packed.elements(0)) {
         (Elements::F32(a), Elements::F32(b)) if e.dtype == DType::F32 => {
-            let many = packed::block_rows([m, n, k]);
+            let many = packed::block_rows([m, n, k], Name::shared());
             for first in (0..m).step_by(many) {
                 let here = many.min(m - first);
-                let left = grid.rows_of((a, at), first..first + here, gathered);
-                let rounded = None;
+                let name = Name::of(first);
+                let left = grid.rows_of((a, at), first..first + here, name, lines);
+                let rounded = false;
                 let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
-                packed::product([here, n, k], left, &b[from..], &mut sink, buffer);
+                packed::product([here, n, k], left, &b[from..], name, &mut sink, buffer);
                 sink.fault?;
             }
         }
         (Elements::BF16(a), Elements::BF16(b)) if tiles::available() => {
-            let many = short::rows(m, k);
+            let many = short::rows(m, k, Name::shared());
             let right = Right::Tiles(&cast_slice(b)[from..]);
             for first in (0..m).step_by(many) {
                 let here = many.min(m - first);
-                let left = grid.rows_of((cast_slice::<_, u16>(a), at), first..first + here, gathered);
-                let rounded = (e.dtype == DType::BF16).then_some(&mut *buffer);
+                let name = Name::of(first);
+                let left = grid.rows_of((cast_slice::<_, u16>(a), at), first..first + here, name, lines);
+                let rounded = e.dtype == DType::BF16;
                 let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
-                short::product([here, n, k], left, right, &mut sink);
+                short::product([here, n, k], left, right, name, &mut sink);
                 sink.fault?;
             }
         }

@@ -33,6 +33,15 @@ pub(crate) fn round_bf16(x: f32) -> f32 {
     f32::from_bits(u32::from(bits_bf16(x)) << 16)
 }
 
+/// [`round_bf16`] of every element.
+pub(crate) fn round_all(values: &mut [f32]) {
+    wide!({
+        for v in values.iter_mut() {
+            *v = round_bf16(*v);
+        }
+    });
+}
+
 #[inline(always)]
 fn bits_bf16(x: f32) -> u16 {
     let bits = x.to_bits();

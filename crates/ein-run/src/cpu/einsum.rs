@@ -96,11 +96,13 @@ pub(crate) fn einsum(
     };
     let free = merged((0..e.rank).map(axis).collect());
     let folded = merged((e.rank..labels.rank()).map(axis).collect());
-    let exact = e.folds()
-        && e.monoid == Monoid::Sum
-        && e.dtype.is_float()
-        && e.join.dtype().is_float()
-        && matches!(e.join.rows().last(), Some((Row::Binary(Binary::Mul, ..), _)));
+    let product = matches!(e.join.rows().last(), Some((Row::Binary(Binary::Mul, ..), _)));
+    let exact = if e.folds() {
+        e.monoid == Monoid::Sum && e.dtype.is_float() && e.join.dtype().is_float() && product
+    } else {
+        // It is rounded as it is stored, and only then.
+        matches!(e.dtype, DType::BF16 | DType::F16) && result.dtype(0) == e.dtype && e.join.dtype() == e.dtype
+    };
     let target = if e.folds() { acc } else { e.dtype };
     let indices = vec![0; labels.rank()];
     let mut job = Job { join, exact, target, pieces: &pieces, base, indices, state };
@@ -306,7 +308,9 @@ impl<'a> Job<'a> {
     /// Whether the join's lanes can be folded as they are.
     fn same(&self) -> bool {
         let join = if self.exact { self.join.dtype().accumulator() } else { self.join.dtype() };
-        join == self.target || (self.target == DType::F32 && join.accumulator() == DType::F32)
+        self.join.dtype() == self.target
+            || join == self.target
+            || (self.target == DType::F32 && join.accumulator() == DType::F32)
     }
 }
 

@@ -2,6 +2,7 @@
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
+use super::buffer::Buffer;
 use super::convert::{self, wide};
 use super::lanes::{BLOCK, Lane};
 use super::math;
@@ -250,11 +251,11 @@ impl Statistic for f64 {
 pub(crate) fn store_pairs(a: &Lane, b: &Lane, n: usize, dtype: DType, out: &mut [u8], at: usize) {
     match (a, b) {
         (Lane::F32(a), Lane::F32(b)) => {
-            let pairs: Vec<f32> = a[..n].iter().zip(b).flat_map(|(a, b)| [*a, *b]).collect();
+            let pairs = Buffer::<f32>::collect(2 * n, a[..n].iter().zip(b.iter()).flat_map(|(a, b)| [*a, *b]));
             convert::from_f32(&pairs, dtype, out, 2 * at);
         }
         (Lane::F64(a), Lane::F64(b)) => {
-            let pairs: Vec<f64> = a[..n].iter().zip(b).flat_map(|(a, b)| [*a, *b]).collect();
+            let pairs = Buffer::<f64>::collect(2 * n, a[..n].iter().zip(b.iter()).flat_map(|(a, b)| [*a, *b]));
             convert::from_f64(&pairs, dtype, out, 2 * at);
         }
         _ => unreachable!("statistics are of floats"),

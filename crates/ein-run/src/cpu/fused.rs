@@ -8,16 +8,17 @@ use super::constants::{Constants, Tables};
 use super::contract;
 use super::einsum::einsum;
 use super::hoist::push;
+use super::parts::cut;
 use super::piece::{Piece, PieceMut};
 use super::sinks::Use;
 use super::{Scratch, kernel};
 use crate::error::Cause;
+use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
 use ein_ir::expr::{Expr, Row};
 use ein_ir::monoid::Form;
 use ein_ir::op::Op;
 use ein_ir::region::{Interval, Region};
-use ein_ir::spec::{LabelSpec, Role, Rule};
 use ein_task::task::{OpRow, Source, Stage, TaskGraph};
 use std::ops::Range;
 
@@ -126,19 +127,16 @@ impl Fused<'_> {
         let operands: Vec<Option<Piece<'_>>> = first.operands.iter().map(read).collect();
         let rank = self.head.spec.as_ref().map_or(0, |s| s.rank);
         if let Op::Einsum(e) = &self.head.op {
-            let mut near = std::mem::take(&mut scratch.near);
             let mut applied = Applied { fused: self, labels: last, rank, reads, result: &mut *result };
-            let done = contract::each_tile(e, &self.labels[0], &operands, &mut near, &mut applied);
-            scratch.near = near;
-            if done? {
+            let near = (&mut scratch.near, &mut scratch.lines);
+            if contract::each_tile(e, &self.labels[0], &operands, near, &mut applied)? {
                 return Ok(());
             }
         }
         // A product that is not packed packs its factors in every call: it is made whole.
         let product = matches!(&self.head.op, Op::Einsum(e) if contract::is_product(e));
         // A label that is not to be cut, as that of a running fold, is not cut here either.
-        let may_be_cut = |l: &&LabelSpec| matches!(l.role, Role::Free | Role::Window) && l.rule == Rule::Any;
-        let free = self.head.spec.iter().flat_map(|s| &s.labels[..rank]).take_while(may_be_cut).count();
+        let free = self.head.spec.iter().flat_map(|s| &s.labels[..rank]).take_while(|&l| cut(l) == Some(1)).count();
         let leading = if product { 0 } else { free.min(last.rank().saturating_sub(1)) };
         let row: usize = last.0[leading..].iter().map(|i| i.len()).product();
         let rows = (NEAR / (row * self.tail.map.dtype.bytes()).max(1)).max(1);
@@ -247,21 +245,20 @@ struct Applied<'a, 'b, 'c> {
 }
 
 impl Use for Applied<'_, '_, '_> {
-    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[u8]) -> Result<(), Cause> {
+    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[f32]) -> Result<(), Cause> {
         let mut trailing = self.labels.0[lead..].to_vec();
         if self.rank == lead + 1 {
             let first = trailing[0].lo;
             trailing[0] = Interval::new(first + columns.start, first + columns.end);
         }
         let width: usize = trailing[..self.rank - lead].iter().map(|i| i.len()).product();
-        let dtype = self.fused.head.result.dtype;
-        let form = Form::finished(dtype, self.rank);
+        let form = Form::finished(DType::F32, self.rank);
         let mut at = 0;
         for part in boxes(&self.labels.0[..lead], rows) {
             let labels = Region([&part[..], &trailing].concat());
             let region = Region(labels.0[..self.rank].to_vec());
-            let size = part.iter().map(|i| i.len()).product::<usize>() * width * dtype.bytes();
-            let between = Some(Piece::new(&region, &form, &values[at..at + size]));
+            let size = part.iter().map(|i| i.len()).product::<usize>() * width;
+            let between = Some(Piece::new(&region, &form, bytemuck::cast_slice(&values[at..at + size])));
             at += size;
             self.fused.map(&labels, between, self.reads, self.result)?;
         }

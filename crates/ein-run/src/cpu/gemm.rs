@@ -154,6 +154,22 @@ pub(crate) fn prefetch(from: &[f32]) {
     let _ = from;
 }
 
+/// The same of memory that is read later: all its lines are brought to the second cache.
+#[inline(always)]
+#[allow(clippy::inline_always)]
+pub(crate) fn prefetch_all<T>(from: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in from.chunks((64 / size_of::<T>()).max(1)) {
+        // SAFETY: as above.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = from;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

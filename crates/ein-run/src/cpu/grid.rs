@@ -3,6 +3,7 @@
 
 use super::contract::{Dim, merge};
 use super::gemm::Matrix;
+use super::lines::{Lines, Name};
 use super::strided::Odometer;
 use bytemuck::{Pod, cast_slice_mut};
 use std::ops::Range;
@@ -124,25 +125,32 @@ impl Grid {
     }
 
     /// Rows of the left factor, whose first element is at `base`: where they are, or copied side by side where neither they
-    /// nor their inner loops walk on as one.
+    /// nor their inner loops walk on as one, unless those of that name lie there.
     pub(super) fn rows_of<'a, T: Pod>(
         &self,
         (data, base): (&'a [T], i64),
         rows: Range<usize>,
-        out: &'a mut Vec<f32>,
+        name: Option<Name>,
+        lines: &'a mut Lines,
     ) -> Matrix<'a, T> {
-        let (lines, inner) = (walk(&self.rows, |d| d.left), walk(&self.inner, |d| d.left));
-        if let ([row], [column]) = (lines.as_slice(), inner.as_slice()) {
+        let (starts, inner) = (walk(&self.rows, |d| d.left), walk(&self.inner, |d| d.left));
+        if let ([row], [column]) = (starts.as_slice(), inner.as_slice()) {
             return Matrix { data, at: base + rows.start as i64 * row.1, row: row.1, column: column.1 };
         }
         let [_, _, depth] = self.extents();
         let count = rows.len() * depth;
+        let there = name.is_some() && lines.name == name;
+        lines.name = name;
+        let out = &mut lines.data;
         out.resize(out.len().max((count * size_of::<T>()).div_ceil(size_of::<f32>())), 0.0);
         let out: &mut [T] = &mut cast_slice_mut(out)[..count];
+        if there {
+            return Matrix { data: out, at: 0, row: depth as i64, column: 1 };
+        }
         let (Some(&(run, step)), outer) = (inner.last(), &inner[..inner.len() - 1]) else { unreachable!("a loop") };
         let mut loops = Odometer::new(outer.iter().map(|d| d.0).collect());
         for (row, line) in rows.zip(out.chunks_exact_mut(depth)) {
-            let from = base + place(&lines, row);
+            let from = base + place(&starts, row);
             for part in line.chunks_exact_mut(run) {
                 let at = from + loops.at().iter().zip(outer).map(|(&n, d)| n as i64 * d.1).sum::<i64>();
                 if step == 1 {
@@ -180,8 +188,8 @@ mod tests {
         assert_eq!((row, column), (vec![0, 4, 8, 60, 64, 68], vec![0, 3, 12, 51]));
         // The left factor is read where it is.
         let data: Vec<f32> = (0..42).map(|n| n as f32).collect();
-        let mut room = Vec::new();
-        let left = grid.rows_of((&data, 0), 2..6, &mut room);
+        let mut room = Lines::default();
+        let left = grid.rows_of((&data, 0), 2..6, None, &mut room);
         assert_eq!((left.at, left.row, left.column), (14, 7, 1));
         // Two heads of all; one column of all.
         let mut part = queries();
@@ -207,11 +215,11 @@ mod tests {
         let grid = Grid::of(&dims).expect("one matrix");
         assert!(grid.in_rows());
         let data: Vec<f32> = (0..24).map(|n| n as f32).collect();
-        let mut room = vec![0.0; 3];
-        let left = grid.rows_of((&data, 0), 1..4, &mut room);
+        let mut room = Lines::default();
+        let left = grid.rows_of((&data, 0), 1..4, None, &mut room);
         let rows: Vec<&[f32]> = left.data.chunks(6).collect();
         assert_eq!(rows, [[2., 3., 6., 7., 10., 11.], [12., 13., 16., 17., 20., 21.], [14., 15., 18., 19., 22., 23.]]);
         let wide: Vec<u16> = (0..24).collect();
-        assert_eq!(grid.rows_of((&wide, 0), 0..1, &mut room).data, [0, 1, 4, 5, 8, 9]);
+        assert_eq!(grid.rows_of((&wide, 0), 0..1, None, &mut room).data, [0, 1, 4, 5, 8, 9]);
     }
 }

@@ -4,6 +4,7 @@
 //! The reciprocal root of a norm depends on the row alone, the angles of a rotation on position and feature, not on
 //! batch and head. What reads no operand is the same in every run: see [`super::constants`].
 
+use super::buffer::Buffer;
 use super::lanes::{Axis, BLOCK, Lanes, Values};
 use super::piece::Elements;
 use super::strided::Strided;
@@ -16,9 +17,9 @@ const USES: usize = 4;
 /// Values of a part of an expression, in the type that it is computed in.
 #[derive(Debug)]
 pub(crate) enum Table {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-    Int(Vec<i64>),
+    F32(Buffer<f32>),
+    F64(Buffer<f64>),
+    Int(Buffer<i64>),
 }
 
 impl Table {
@@ -197,9 +198,9 @@ pub(super) fn fill(e: &Expr, labels: &Region, own: &[usize], operands: &[Element
     let first: Vec<i64> = labels.0.iter().map(|i| i.lo as i64).collect();
     let volume = lanes.volume();
     let mut table = match e.dtype() {
-        DType::F64 => Table::F64(Vec::with_capacity(volume)),
-        DType::F32 | DType::BF16 | DType::F16 => Table::F32(Vec::with_capacity(volume)),
-        DType::I64 | DType::I32 | DType::U8 | DType::Bool => Table::Int(Vec::with_capacity(volume)),
+        DType::F64 => Table::F64(Buffer::with_room(volume)),
+        DType::F32 | DType::BF16 | DType::F16 => Table::F32(Buffer::with_room(volume)),
+        DType::I64 | DType::I32 | DType::U8 | DType::Bool => Table::Int(Buffer::with_room(volume)),
     };
     let mut left = volume;
     while left > 0 {

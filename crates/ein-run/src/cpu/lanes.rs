@@ -1,5 +1,6 @@
 //! Evaluates a scalar expression for a block of points at once, row by row.
 
+use super::buffer::Buffer;
 use super::convert::to_f32;
 use super::piece::Elements;
 use super::rows::{binary, cast, select, unary};
@@ -15,18 +16,18 @@ pub(crate) const BLOCK: usize = 512;
 /// One row's values: 16-bit floats widened to `f32`, integers and bools to `i64`.
 #[derive(Clone, Debug)]
 pub(crate) enum Lane {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-    Int(Vec<i64>),
+    F32(Buffer<f32>),
+    F64(Buffer<f64>),
+    Int(Buffer<i64>),
 }
 
 impl Lane {
     /// A lane of zeros for values of a type.
     pub(crate) fn new(dtype: DType) -> Self {
         match dtype {
-            DType::F64 => Self::F64(vec![0.0; BLOCK]),
-            DType::F32 | DType::BF16 | DType::F16 => Self::F32(vec![0.0; BLOCK]),
-            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Self::Int(vec![0; BLOCK]),
+            DType::F64 => Self::F64(Buffer::of(0.0, BLOCK)),
+            DType::F32 | DType::BF16 | DType::F16 => Self::F32(Buffer::of(0.0, BLOCK)),
+            DType::I64 | DType::I32 | DType::U8 | DType::Bool => Self::Int(Buffer::of(0, BLOCK)),
         }
     }
 
@@ -41,7 +42,7 @@ impl Lane {
 
     /// A lane without memory.
     fn nothing() -> Self {
-        Self::Int(Vec::new())
+        Self::Int(Buffer::with_room(0))
     }
 
     /// The first `n` values.

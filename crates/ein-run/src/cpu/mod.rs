@@ -2,6 +2,7 @@
 
 pub(crate) mod arena;
 pub mod boxes;
+mod buffer;
 pub(crate) mod constants;
 mod contract;
 mod convert;
@@ -15,6 +16,7 @@ mod grid;
 mod hoist;
 mod kernels;
 mod lanes;
+mod lines;
 mod math;
 mod packed;
 pub(crate) mod packing;
@@ -45,6 +47,7 @@ use ein_task::task::{OpRow, Slot, Source, Task, TaskGraph, TaskId, Value, Verb};
 use ein_task::units::Bytes;
 use fused::{Fused, Tail};
 use kernels::Call;
+use lines::Lines;
 use packing::Packing;
 use parts::Parts;
 use piece::{Piece, PieceMut};
@@ -68,8 +71,10 @@ pub(crate) struct Scratch {
     f32: Vec<Vec<f32>>,
     f64: Vec<Vec<f64>>,
     flash: kernels::flash::Flash,
-    /// A packed factor and a tile of a product whose result is used at once, and rows of its left factor.
-    near: [Vec<f32>; 3],
+    /// A packed factor and a tile of a product whose result is used at once.
+    near: [Vec<f32>; 2],
+    /// Rows of a product's left factor.
+    lines: Lines,
     /// What the first operation of a fused row leaves.
     between: Vec<u64>,
 }

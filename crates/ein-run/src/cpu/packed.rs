@@ -8,6 +8,7 @@
 #![allow(clippy::inline_always)]
 
 use super::gemm::{Matrix, prefetch};
+use super::lines::Name;
 use super::tiled::{self, Rest};
 use super::tiles;
 use pulp::{Simd, WithSimd};
@@ -26,6 +27,26 @@ const ROWS: Range<usize> = 48..240;
 const LINE: usize = 16;
 /// Rows of a panel between which lines of the next are fetched.
 const STEPS: usize = 16;
+
+/// Evaluates an expression for as many rows at once as there are registers for.
+macro_rules! rows_at_once {
+    ($lanes:expr, $rows:ident => $value:expr) => {
+        match $lanes {
+            16 => {
+                const $rows: usize = 12;
+                $value
+            }
+            8 => {
+                const $rows: usize = 6;
+                $value
+            }
+            _ => {
+                const $rows: usize = 4;
+                $value
+            }
+        }
+    };
+}
 
 /// Where tiles of a product go.
 pub(crate) trait Sink {
@@ -99,11 +120,7 @@ impl WithSimd for Multiply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match S::F32_LANES {
-            16 => self.run::<S, 12>(simd),
-            8 => self.run::<S, 6>(simd),
-            _ => self.run::<S, 4>(simd),
-        }
+        rows_at_once!(S::F32_LANES, R => self.run::<S, R>(simd));
     }
 }
 
@@ -134,11 +151,7 @@ pub(crate) fn group() -> usize {
     impl WithSimd for Group {
         type Output = usize;
         fn with_simd<S: Simd>(self, _: S) -> usize {
-            match S::F32_LANES {
-                16 => 12,
-                8 => 6,
-                _ => 4,
-            }
+            rows_at_once!(S::F32_LANES, R => R)
         }
     }
     pulp::Arch::new().dispatch(Group)
@@ -146,22 +159,24 @@ pub(crate) fn group() -> usize {
 
 /// How many rows of a product are done at once: a block's rows of the left factor stay in the second cache. It follows
 /// from the shape alone; an even number of blocks, so that two threads share them. In tile registers there are as many as
-/// there is room for in parts, because a right factor is split for every block of rows.
-pub(crate) fn block_rows(extents: [usize; 3]) -> usize {
+/// there is room for in parts, because a right factor is split for every block of rows; more where several parts of a
+/// product share them.
+pub(crate) fn block_rows(extents: [usize; 3], shared: bool) -> usize {
     let [m, _, k] = extents;
     if tiles::available() && tiled::worth_packed(extents) {
-        return tiled::rows(m, k);
+        return tiled::rows(m, k, shared);
     }
     let most = (LEFT / k.max(1)).clamp(ROWS.start, ROWS.end);
     if m <= ROWS.start { m.max(1) } else { m.div_ceil(2 * m.div_ceil(2 * most)) }
 }
 
 /// `m` rows of a product with a packed right factor of `k` by `n`, tile by tile, in tile registers where that is
-/// worth it. Panics where a matrix leaves its slice.
+/// worth it. What was made of a left factor of the same name is used again. Panics where a matrix leaves its slice.
 pub(crate) fn product(
     extents: [usize; 3],
     left: Matrix<'_, f32>,
     right: &[f32],
+    name: Option<Name>,
     sink: &mut dyn Sink,
     buffer: &mut Vec<f32>,
 ) {
@@ -181,7 +196,7 @@ pub(crate) fn product(
         }
         pulp::Arch::new().dispatch(Strip { extents, left: buffer, right, columns, depth, tile, apart });
     };
-    let tiled = tiled::panels(extents, left, right, sink, &mut |Rest { columns, depth }, tile, apart| {
+    let tiled = tiled::panels(extents, left, right, name, sink, &mut |Rest { columns, depth }, tile, apart| {
         strip(columns, depth, tile, apart);
     });
     if tiled {
@@ -214,12 +229,7 @@ impl WithSimd for Strip<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // As many rows at once as there are registers for.
-        match S::F32_LANES {
-            16 => self.run::<S, 12>(simd),
-            8 => self.run::<S, 6>(simd),
-            _ => self.run::<S, 4>(simd),
-        }
+        rows_at_once!(S::F32_LANES, R => self.run::<S, R>(simd));
     }
 }
 
@@ -368,11 +378,19 @@ impl Job<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::cpu::lines::Run;
     use crate::cpu::tiles::tests::{within, without};
 
-    struct Whole<'a>(&'a mut [f32], usize, usize);
+    /// Results in rows of a width, and how many there are.
+    pub(crate) struct Whole<'a>(&'a mut [f32], usize, usize);
+
+    impl<'a> Whole<'a> {
+        pub(crate) fn new(out: &'a mut [f32], width: usize) -> Self {
+            Self(out, width, 0)
+        }
+    }
 
     impl Sink for Whole<'_> {
         fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
@@ -401,8 +419,8 @@ mod tests {
                     let left = Matrix { data: &a, at: 0, row: row_left as i64, column: column_left as i64 };
                     // Results lie apart.
                     let mut out = vec![9.0; m * (n + 3)];
-                    let mut sink = Whole(&mut out, n + 3, 0);
-                    product([m, n, k], left, &packed, &mut sink, &mut Vec::new());
+                    let mut sink = Whole::new(&mut out, n + 3);
+                    product([m, n, k], left, &packed, None, &mut sink, &mut Vec::new());
                     assert_eq!(sink.2, m * n, "every element is in one tile");
                     for r in 0..m {
                         for c in 0..n {
@@ -427,7 +445,7 @@ mod tests {
         let rows = |first: usize, count: usize| {
             let mut out = vec![0.0; count * n];
             let left = Matrix { data: &a, at: (first * k) as i64, row: k as i64, column: 1 };
-            product([count, n, k], left, &packed, &mut Whole(&mut out, n, 0), &mut Vec::new());
+            product([count, n, k], left, &packed, None, &mut Whole::new(&mut out, n), &mut Vec::new());
             out
         };
         let check = || {
@@ -438,6 +456,33 @@ mod tests {
         };
         without(check);
         within(check);
+    }
+
+    #[test]
+    fn parts_of_columns_share_a_left_factor() {
+        let [m, n, k] = [70, 96, 100];
+        let b: Vec<f32> = (0..k * n).map(|n| (n as f32 * 0.71).cos()).collect();
+        let mut packed = vec![0.0; k * n];
+        pack([k, n], Matrix { data: &b, at: 0, row: n as i64, column: 1 }, &mut packed);
+        let mut a = vec![0.0; m * k];
+        let mut check = |step: f32| {
+            // Another run has other values at the same place.
+            a.iter_mut().zip(0..).for_each(|(x, n)| *x = (n as f32 * step).sin());
+            let left = Matrix { data: &a, at: 0, row: k as i64, column: 1 };
+            let mut whole = vec![0.0; m * n];
+            product([m, n, k], left, &packed, None, &mut Whole::new(&mut whole, n), &mut Vec::new());
+            let mut parts = vec![0.0; m * n];
+            let run = Run::new();
+            for columns in [0..32, 32..96] {
+                let mut sink = Whole::new(&mut parts[columns.start..], n);
+                let part = [m, columns.len(), k];
+                let right = &packed[columns.start * k..];
+                run.part(|| product(part, left, right, Name::of(0), &mut sink, &mut Vec::new()));
+            }
+            assert!(parts == whole, "{step}");
+        };
+        without(|| check(0.37));
+        within(|| [0.37, 0.53].map(&mut check));
     }
 
     #[test]
@@ -465,7 +510,7 @@ mod tests {
     #[test]
     fn two_threads_share_blocks_of_rows() {
         for (m, k) in [(1, 10), (48, 10), (49, 10), (128, 512), (512, 1024), (2048, 2816), (8192, 5632), (1000, 7)] {
-            let rows = without(|| block_rows([m, 64, k]));
+            let rows = without(|| block_rows([m, 64, k], false));
             let half = m.div_ceil(rows).div_ceil(2) * rows;
             assert!(
                 rows <= ROWS.end && (m <= ROWS.start || half * 2 <= m + m / 8),

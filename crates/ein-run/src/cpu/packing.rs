@@ -124,26 +124,51 @@ fn reads(graph: &TaskGraph, reader: TaskId, value: TaskId) -> Option<Constant> {
     packable(e, labels, regions, &result, usize::from(right == value), [dtype, other])
 }
 
-/// How many indices of a label of a row's block go together at least where the block is cut along it: of a packed operand
-/// whole panels are read.
+/// What a label of a row's block is beside the columns of a packed operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Some of them.
+    Of {
+        /// How many indices go together at least where the block is cut along the label: whole panels are read.
+        together: usize,
+        /// Columns of one index.
+        each: usize,
+        /// Rows of the product.
+        rows: usize,
+    },
+    /// Something else of a product with so many rows.
+    Beside { rows: usize },
+    /// Nothing is packed.
+    None,
+}
+
+/// What a label is beside the columns of the packed operand of a row's block.
 pub(crate) fn columns(
     row: &OpRow,
     labels: &Region,
     operands: &[Option<usize>],
     packed: &[bool],
     label: usize,
-) -> usize {
-    let Op::Einsum(e) = &row.op else { return 1 };
+) -> Columns {
+    let Op::Einsum(e) = &row.op else { return Columns::None };
     let of = |access: &Access, label: usize| access.axes.iter().any(|a| a.terms.iter().any(|t| t.0 == label));
-    let held = e.accesses.iter().zip(operands).find(|(access, n)| n.is_some_and(|n| packed[n]) && of(access, label));
-    let Some((access, _)) = held else { return 1 };
+    let held = e.accesses.iter().zip(operands).find(|(_, n)| n.is_some_and(|n| packed[n]));
+    let Some((access, _)) = held else { return Columns::None };
+    let volume = |from: usize, own: bool| {
+        (from..e.rank).filter(|&l| of(access, l) == own).map(|l| labels.0[l].len()).product::<usize>()
+    };
+    let rows = volume(0, false);
+    if !of(access, label) {
+        return Columns::Beside { rows };
+    }
     // Columns of several loops are cut along the first of them alone: parts of all heads are no matrix.
     if (0..label).any(|l| l < e.rank && labels.0[l].len() > 1 && of(access, l)) {
-        return labels.0[label].len().max(1);
+        return Columns::Of { together: labels.0[label].len().max(1), each: 1, rows };
     }
     // Columns that one index has.
-    let inner = (label + 1..e.rank).filter(|&l| of(access, l)).map(|l| labels.0[l].len()).product::<usize>();
-    (1..=packed::width()).find(|n| (n * inner).is_multiple_of(packed::width())).unwrap_or(1)
+    let each = volume(label + 1, true);
+    let together = (1..=packed::width()).find(|n| (n * each).is_multiple_of(packed::width())).unwrap_or(1);
+    Columns::Of { together, each, rows }
 }
 
 #[cfg(test)]

@@ -3,16 +3,18 @@
 //! A label is cut that is an axis of the result and before which no axis has more than one index: so the parts of the
 //! result lie one after the other, and every kernel does its part as it would do any block. Where each part would then
 //! read what is much larger than the result, as a product of few rows its weight, an axis is cut that spares that; such
-//! parts are made apart and copied.
+//! parts are made apart and copied. Where a weight is packed they are strips of some hundred columns, and what a thread makes
+//! of the other factor it keeps from one to the next.
 
 use super::Scratch;
-use super::boxes::copy_region;
+use super::lines::Run;
+use super::packing::Columns;
 use super::piece::PieceMut;
 use crate::error::Cause;
 use crate::team::Team;
 use ein_ir::monoid::Form;
 use ein_ir::region::{Interval, Region};
-use ein_ir::spec::{Role, Rule, Spec};
+use ein_ir::spec::{LabelSpec, Role, Rule, Spec};
 use ein_task::machine::Machine;
 use ein_task::price::fused_seconds;
 use std::cell::RefCell;
@@ -27,6 +29,18 @@ const FINE: usize = 4;
 /// How many times the result's bytes another cut has to spare, for the parts to be made apart.
 const SPARED: f64 = 16.0;
 
+/// The same where it spares a weight, which comes from memory and is put in order by each thread: what is read again instead
+/// is near, and counts that much of its bytes.
+const SPARED_WEIGHT: f64 = 0.25;
+const NEAR: f64 = 0.5;
+
+/// Columns of a strip, about, and rows of a part that reads all of a weight, at least: whoever is slower does fewer.
+const STRIP: usize = 256;
+const ROWS: usize = 512;
+
+/// Rows from which on a product takes longer to compute than its weight to read.
+const FEW: usize = 64;
+
 /// What is done with the labels of a part and its part of the result.
 type Block<'a> = dyn Fn(&[Region], &mut PieceMut<'_>, &mut Scratch) -> Result<(), Cause> + Sync + 'a;
 
@@ -39,8 +53,11 @@ pub(crate) struct Parts {
     bytes: usize,
     /// Bytes of all of them.
     total: usize,
-    /// The whole result, where its parts do not lie one after the other.
-    apart: Option<Region>,
+    /// Bytes of the rows that the result's parts have some columns of, and of those, where they do not lie one after the
+    /// other.
+    apart: Option<[usize; 2]>,
+    /// Whether parts are columns of a product, whose left factor all of them read.
+    columns: bool,
 }
 
 thread_local! {
@@ -50,19 +67,19 @@ thread_local! {
 
 impl Parts {
     /// The parts of a block whose result is stored as `form`, or of a fused row's blocks: one for each processor that has
-    /// no device of its own, fewer where they would be too small, `None` where that makes one. Of a label, `together` says
-    /// how many indices have to stay together. They follow from the block and the host, not from how many threads there
+    /// no device of its own, fewer where they would be too small, `None` where that makes one. Of a label, `columns` says
+    /// what it is of the columns of a weight. They follow from the block and the host, not from how many threads there
     /// are, so that the bits do not depend on those.
     pub(crate) fn of(
         stages: &[(&Spec, &Region)],
         form: &Form,
         devices: usize,
-        together: &dyn Fn(usize) -> usize,
+        columns: &dyn Fn(usize) -> Columns,
     ) -> Option<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let seconds = fused_seconds(&Machine::by_name("1xcpu").ok()?.devices[0], stages).0;
         let most = (seconds / WORTH) as usize;
-        Self::cut(stages, form, processors.div_ceil(devices).min(most), most, together)
+        Self::cut(stages, form, processors.div_ceil(devices).min(most), most, columns)
     }
 
     /// In `count` parts, or where these read nothing twice in more, at most in `most`.
@@ -71,7 +88,7 @@ impl Parts {
         form: &Form,
         count: usize,
         most: usize,
-        together: &dyn Fn(usize) -> usize,
+        columns: &dyn Fn(usize) -> Columns,
     ) -> Option<Self> {
         let &(spec, labels) = stages.last()?;
         let [field] = form.fields.as_slice() else { return None };
@@ -83,11 +100,26 @@ impl Parts {
         let again = |axis: usize| stages.iter().map(|(spec, labels)| unmoved(spec, labels, axis)).sum::<f64>();
         let result = spec.result_region(labels);
         let size = (result.volume() * field.dtype.bytes()) as f64;
-        let spares = SPARED * size;
-        let fine = |axis: usize| if SPARED * again(axis) <= size { (FINE * count).min(most).max(count) } else { count };
-        let one = |axis: usize| Some((axis, step(stages, axis, fine(axis), together)?));
+        // As many for each processor.
+        let each = |parts: usize| (parts / count).clamp(1, FINE.min(most / count).max(1)) * count;
+        let fine = |axis: usize| match columns(axis) {
+            // A weight that few rows read comes from memory: the longer the way through it, the better.
+            Columns::Of { rows, .. } if rows < FEW => count,
+            Columns::Of { each: columns, .. } => each(labels.0[axis].len() * columns / STRIP),
+            Columns::Beside { rows } => each(rows / ROWS),
+            Columns::None if SPARED * again(axis) <= size => (FINE * count).min(most).max(count),
+            Columns::None => count,
+        };
+        let one = |axis: usize| {
+            let together = if let Columns::Of { together, .. } = columns(axis) { together } else { 1 };
+            Some((axis, step(stages, axis, fine(axis), together)?))
+        };
+        let are = |axis: usize| matches!(columns(axis), Columns::Of { .. });
+        let costs = |axis: usize| {
+            if are(axis) { NEAR * again(axis) + SPARED_WEIGHT * size } else { again(axis) + SPARED * size }
+        };
         let others = if field.axes.len() == spec.rank { first + 1..spec.rank } else { 0..0 };
-        let others = others.filter(|&axis| again(axis) + spares < again(first)).filter_map(one);
+        let others = others.filter(|&axis| costs(axis) < again(first)).filter_map(one);
         let (axis, step) = others.min_by(|a, b| again(a.0).total_cmp(&again(b.0))).or_else(|| one(first))?;
         let whole = labels.0[axis];
         let part = |lo: usize| {
@@ -104,7 +136,11 @@ impl Parts {
         // What a value's last field is padded with is no part's.
         let bytes = |region: &Region| region.project(&field.axes).volume() * field.dtype.bytes();
         let (bytes, total) = (bytes(&all[0].1), bytes(&result));
-        Some(Self { all, bytes, total, apart: (axis != first).then_some(result) })
+        // Columns of the parts, where they do not lie one after the other.
+        let inner = result.0[(axis + 1).min(result.rank())..].iter().map(|i| i.len()).product::<usize>();
+        let row = inner * field.dtype.bytes();
+        let apart = (axis != first).then_some([row * whole.len(), row * step]);
+        Some(Self { all, bytes, total, apart, columns: are(axis) })
     }
 
     /// Calls `block` for every part with its labels and its part of the result; the first error by place, if there is
@@ -119,19 +155,19 @@ impl Parts {
             }
         };
         let result = &mut result[..self.total];
-        if let Some(whole) = &self.apart {
-            let (result, size) = (Mutex::new(result), form.fields[0].dtype.bytes());
-            team.each(self.all.len(), &|n| {
+        let run = Run::new();
+        let block = |labels: &[Region], piece: &mut PieceMut<'_>, scratch: &mut Scratch| {
+            if self.columns { run.part(|| block(labels, piece, scratch)) } else { block(labels, piece, scratch) }
+        };
+        if let Some(strips) = self.apart {
+            team.strips(result, strips, &|n, strip| {
                 let (labels, region) = &self.all[n];
                 SCRATCH.with_borrow_mut(|(scratch, memory)| {
-                    let bytes = form.layout(region).1;
+                    let bytes = region.volume() * form.fields[0].dtype.bytes();
                     memory.resize(memory.len().max(bytes.div_ceil(8)), 0);
                     let bytes = &mut bytemuck::cast_slice_mut(memory)[..bytes];
-                    let done = block(labels, &mut PieceMut::new(region, form, bytes), scratch);
-                    let mut result = result.lock().unwrap_or_else(PoisonError::into_inner);
-                    copy_region(bytes, region, &mut result, whole, region, size);
-                    drop(result);
-                    ended(n, done);
+                    ended(n, block(labels, &mut PieceMut::new(region, form, bytes), scratch));
+                    strip.put(bytes);
                 });
             });
         } else {
@@ -145,30 +181,35 @@ impl Parts {
     }
 }
 
-/// How many indices of an axis of the result a part has of `count` equal ones, if all stages may be cut along it.
-fn step(stages: &[(&Spec, &Region)], axis: usize, count: usize, together: &dyn Fn(usize) -> usize) -> Option<usize> {
+/// How many indices of an axis of the result a part has of `count` equal ones, if all stages may be cut along it; so many
+/// stay together.
+fn step(stages: &[(&Spec, &Region)], axis: usize, count: usize, together: usize) -> Option<usize> {
     let &(spec, labels) = stages.last()?;
     let whole = labels.0[axis];
-    let mut quantum = together(axis);
+    let mut quantum = together;
     for (spec, labels) in stages {
         // Of earlier stages it is the same label, if they have it.
         if axis >= spec.rank || labels.0[axis] != whole {
             return None;
         }
-        let label = &spec.labels[axis];
-        match label.role {
-            Role::Free | Role::Window => {}
-            Role::Fold | Role::Whole => return None,
-        }
-        match label.rule {
-            Rule::Any => {}
-            Rule::MultipleOf(other) if other.is_multiple_of(quantum) => quantum = other,
-            Rule::MultipleOf(other) => quantum *= other,
+        match cut(&spec.labels[axis])? {
+            1 => {}
+            other if other.is_multiple_of(quantum) => quantum = other,
+            other => quantum *= other,
         }
     }
     let aligned = spec.labels[axis].rule == Rule::Any || whole.lo.is_multiple_of(quantum);
     let step = whole.len().div_ceil(count).next_multiple_of(quantum);
     (aligned && step < whole.len()).then_some(step)
+}
+
+/// Of how many indices each a label of a result may be cut into parts that are done apart; `None` where it is not to be cut.
+pub(crate) fn cut(label: &LabelSpec) -> Option<usize> {
+    match (&label.role, &label.rule) {
+        (Role::Fold | Role::Whole, _) => None,
+        (Role::Free | Role::Window, Rule::Any) => Some(1),
+        (Role::Free | Role::Window, Rule::MultipleOf(count)) => Some(*count),
+    }
 }
 
 /// Bytes of the operands of a block that do not depend on a label.
@@ -197,7 +238,7 @@ mod tests {
     fn parts_lie_one_after_the_other() {
         let check = |spec: &Spec, labels: Region, count: usize, expected: &[(usize, usize)], axis: usize| {
             let form = Form::finished(DType::F32, spec.rank);
-            let parts = Parts::cut(&[(spec, &labels)], &form, count, count, &|_| 1);
+            let parts = Parts::cut(&[(spec, &labels)], &form, count, count, &|_| Columns::None);
             let cuts: Vec<(usize, usize)> =
                 parts.iter().flat_map(|p| &p.all).map(|(l, _)| (l[0].0[axis].lo, l[0].0[axis].hi)).collect();
             assert_eq!(cuts, expected, "{labels} in {count}");
@@ -224,8 +265,12 @@ mod tests {
         check(&thin, thin.space(), 2, &[(0, 2), (2, 3)], 0);
         let thin = spec("sk,kn->sn", &[&[3, 400], &[400, 90]]);
         let form = Form::finished(DType::F32, 2);
-        let apart = Parts::cut(&[(&thin, &thin.space())], &form, 2, 8, &|_| 32).expect("ninety columns");
-        assert_eq!(apart.apart, Some(Region::whole(&[3, 90])));
+        let columns = |axis: usize| match axis {
+            1 => Columns::Of { together: 32, each: 1, rows: 3 },
+            _ => Columns::Beside { rows: 3 },
+        };
+        let apart = Parts::cut(&[(&thin, &thin.space())], &form, 2, 8, &columns).expect("ninety columns");
+        assert_eq!((apart.apart, apart.columns), (Some([360, 256]), true));
         let columns: Vec<Interval> = apart.all.iter().map(|(labels, _)| labels[0].0[1]).collect();
         assert_eq!(columns, [Interval::new(0, 64), Interval::new(64, 90)]);
         // A label in threes.
@@ -239,7 +284,7 @@ mod tests {
     fn parts_that_read_nothing_twice_are_more() {
         let cut = |spec: &Spec, most: usize| {
             let form = Form::finished(DType::F32, spec.rank);
-            Parts::cut(&[(spec, &spec.space())], &form, 2, most, &|_| 1).map(|parts| parts.all.len())
+            Parts::cut(&[(spec, &spec.space())], &form, 2, most, &|_| Columns::None).map(|parts| parts.all.len())
         };
         // Batches of products, each with factors of its own.
         let batched = spec("bsk,bkn->bsn", &[&[16, 7, 5], &[16, 5, 9]]);
@@ -252,19 +297,25 @@ mod tests {
     fn several_fields_and_whole_labels_are_not_cut() {
         let product = spec("ik,kn->in", &[&[8, 5], &[5, 9]]);
         let pending = Monoid::Moments.pending(DType::F32, 2, false);
-        assert_eq!(Parts::cut(&[(&product, &product.space())], &pending, 2, 8, &|_| 1), None);
+        assert_eq!(Parts::cut(&[(&product, &product.space())], &pending, 2, 8, &|_| Columns::None), None);
         let mut whole = product.clone();
         whole.labels[0].role = Role::Whole;
-        assert_eq!(Parts::cut(&[(&whole, &whole.space())], &Form::finished(DType::F32, 2), 2, 8, &|_| 1), None);
+        assert_eq!(
+            Parts::cut(&[(&whole, &whole.space())], &Form::finished(DType::F32, 2), 2, 8, &|_| Columns::None),
+            None
+        );
         // Nothing worth a part is cut, whatever the host.
-        assert_eq!(Parts::of(&[(&product, &product.space())], &Form::finished(DType::F32, 2), 1, &|_| 1), None);
+        assert_eq!(
+            Parts::of(&[(&product, &product.space())], &Form::finished(DType::F32, 2), 1, &|_| Columns::None),
+            None
+        );
     }
 
     #[test]
     fn parts_that_are_made_apart_are_put_in_their_places() {
         let thin = spec("sk,kn->sn", &[&[3, 400], &[400, 90]]);
         let form = Form::finished(DType::F32, 2);
-        let parts = Parts::cut(&[(&thin, &thin.space())], &form, 4, 4, &|_| 1).expect("ninety columns");
+        let parts = Parts::cut(&[(&thin, &thin.space())], &form, 4, 4, &|_| Columns::None).expect("ninety columns");
         let mut result = vec![0; form.layout(&Region::whole(&[3, 90])).1];
         let told = parts.run(&mut result, &form, Team::alone(), &|labels, piece, _| {
             let (rows, columns) = (labels[0].0[0], labels[0].0[1]);
@@ -282,7 +333,7 @@ mod tests {
     fn the_first_error_by_place_is_told() {
         let product = spec("ik,kn->in", &[&[8, 5], &[5, 9]]);
         let form = Form::finished(DType::F32, 2);
-        let parts = Parts::cut(&[(&product, &product.space())], &form, 4, 4, &|_| 1).expect("eight rows");
+        let parts = Parts::cut(&[(&product, &product.space())], &form, 4, 4, &|_| Columns::None).expect("eight rows");
         let mut result = vec![0; form.layout(&Region::whole(&[8, 9])).1];
         let fault = |row: usize| Cause::malformed(format!("row {row}"));
         let told = parts.run(&mut result, &form, Team::alone(), &|labels, piece, _| {

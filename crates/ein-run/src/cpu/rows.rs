@@ -2,7 +2,7 @@
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
-use super::convert::{round_bf16, to_f64, wide};
+use super::convert::{round_all, round_bf16, to_f64, wide};
 use super::lanes::{Values, ValuesMut};
 use super::piece::Elements;
 use super::{double, math};
@@ -96,11 +96,7 @@ fn far(x: &[f32], out: &mut [f32], f: fn(f64) -> f64) {
 /// Rounds to a 16-bit type.
 fn round(v: &mut [f32], dtype: DType) {
     match dtype {
-        DType::BF16 => wide!({
-            for v in v.iter_mut() {
-                *v = round_bf16(*v);
-            }
-        }),
+        DType::BF16 => round_all(v),
         DType::F16 => v.iter_mut().for_each(|v| *v = f16::from_f32(*v).to_f32()),
         _ => {}
     }

@@ -7,7 +7,8 @@
 #![allow(clippy::inline_always)]
 
 use super::convert::wide;
-use super::gemm::Matrix;
+use super::gemm::{Matrix, prefetch_all};
+use super::lines::Name;
 use super::packed::Sink;
 use super::split::{STEP, Side, steps, take};
 use super::tiles::{RESULT, SIDE, Tile, Unit, in_room, transpose};
@@ -37,8 +38,9 @@ pub(crate) enum Right<'a> {
 }
 
 thread_local! {
-    /// Both factors in order; kept, so that later runs allocate nothing.
-    static MEMORY: RefCell<[Vec<Tile>; 2]> = RefCell::default();
+    /// Both factors in order, and which the left one is, if others are to find it there; kept, so that later runs allocate
+    /// nothing.
+    static MEMORY: RefCell<([Vec<Tile>; 2], Option<Name>)> = RefCell::default();
 }
 
 /// Whether products of a shape, neither factor being packed, are done here where there are tile registers.
@@ -51,9 +53,9 @@ pub(crate) fn fills([k, n]: [usize; 2]) -> bool {
     k.is_multiple_of(STEP) && n.is_multiple_of(RESULT)
 }
 
-/// How many rows of `m` are done at once where the inner extent is `k`.
-pub(crate) fn rows(m: usize, k: usize) -> usize {
-    let most = (LEFT / k.max(1)).max(4 * RESULT);
+/// How many rows of `m` are done at once where the inner extent is `k`, and whether several parts of a product read them.
+pub(crate) fn rows(m: usize, k: usize, shared: bool) -> usize {
+    let most = (LEFT * (1 + usize::from(shared)) / k.max(1)).max(4 * RESULT);
     m.div_ceil(m.div_ceil(most).max(1)).next_multiple_of(RESULT).max(RESULT)
 }
 
@@ -182,12 +184,20 @@ pub(crate) fn are_finite(tiles: &[Tile]) -> bool {
 }
 
 /// `m` rows of a product, tile by tile in `f32`; `false` where there are no tile registers. Panics where a matrix leaves
-/// its slice.
-pub(crate) fn product([m, n, k]: [usize; 3], left: Matrix<'_, u16>, right: Right<'_>, sink: &mut dyn Sink) -> bool {
+/// its slice. What was made of a left factor of the same name is used again.
+pub(crate) fn product(
+    [m, n, k]: [usize; 3],
+    left: Matrix<'_, u16>,
+    right: Right<'_>,
+    name: Option<Name>,
+    sink: &mut dyn Sink,
+) -> bool {
     let Some(unit) = Unit::open() else { return false };
-    let [mut a, mut b] = MEMORY.take();
+    let ([mut a, mut b], held) = MEMORY.take();
     a.resize(a.len().max(count(m, k)), Tile::ZERO);
-    pack(Side::Left, [m, k], left, &mut a);
+    if held.is_none() || held != name {
+        pack(Side::Left, [m, k], left, &mut a);
+    }
     for columns in (0..n).step_by(COLUMNS).map(|c| c..n.min(c + COLUMNS)) {
         let (tile, apart) = sink.tile(0..m, columns.clone());
         for depth in (0..k).step_by(DEPTH).map(|d| d..k.min(d + DEPTH)) {
@@ -211,6 +221,12 @@ pub(crate) fn product([m, n, k]: [usize; 3], left: Matrix<'_, u16>, right: Right
                     let right = &from[block * on..][..each * size_of::<Tile>() / 2];
                     let next = next.get(block * each / 8..).unwrap_or_default();
                     let (here, wide) = (RESULT.min(m - first), RESULT.min(columns.len() - start));
+                    if first == 0 {
+                        // A weight's next columns, which the first rows are the first to read.
+                        prefetch_all(
+                            from.get((block + 1) * on..).map_or(&[][..], |next| &next[..next.len().min(right.len())]),
+                        );
+                    }
                     let out = &mut tile[first * apart + start..];
                     in_room(out, apart, [here, wide], add, |out, apart| unit.whole(left, right, out, apart, add, next));
                 }
@@ -218,25 +234,16 @@ pub(crate) fn product([m, n, k]: [usize; 3], left: Matrix<'_, u16>, right: Right
         }
         sink.done(0..m, columns);
     }
-    MEMORY.set([a, b]);
+    MEMORY.set(([a, b], name));
     true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::packed::tests::Whole;
     use crate::cpu::tiles::tests::within;
     use half::bf16;
-    use std::ops::Range;
-
-    struct Whole<'a>(&'a mut [f32], usize);
-
-    impl Sink for Whole<'_> {
-        fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
-            (&mut self.0[rows.start * self.1 + columns.start..], self.1)
-        }
-        fn done(&mut self, _: Range<usize>, _: Range<usize>) {}
-    }
 
     fn numbers(count: usize, seed: usize) -> Vec<u16> {
         (0..count).map(|n| bf16::from_f32(((n * 7919 + seed) % 13) as f32 - 6.0).to_bits()).collect()
@@ -276,7 +283,7 @@ mod tests {
                     let ways = [Right::Matrix(b), Right::Tiles(cast_slice(&packed))];
                     for way in &ways[..=usize::from(fills([k, n]))] {
                         let mut out = vec![f32::NAN; m * n];
-                        assert!(product([m, n, k], a, *way, &mut Whole(&mut out, n)));
+                        assert!(product([m, n, k], a, *way, None, &mut Whole::new(&mut out, n)));
                         assert!(out == expected, "{m} by {n} by {k}, {left:?} {right:?}");
                     }
                 }
@@ -293,7 +300,7 @@ mod tests {
         let mut out = vec![0.0; m * n];
         let found = within(|| {
             let right = Right::Matrix(matrix(&b, 0, [n, 1]));
-            product([m, n, k], matrix(&a, 0, [k, 1]), right, &mut Whole(&mut out, n))
+            product([m, n, k], matrix(&a, 0, [k, 1]), right, None, &mut Whole::new(&mut out, n))
         });
         if found.is_none() {
             return;

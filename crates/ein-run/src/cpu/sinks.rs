@@ -4,15 +4,14 @@ use super::convert;
 use super::grid::{Grid, place};
 use super::packed::Sink;
 use crate::error::Cause;
-use bytemuck::{cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
 use std::ops::Range;
 
 /// Who uses a product's tiles while they are near.
 pub(crate) trait Use {
     /// Rows and columns of the product, whose rows are the first `lead` labels of the result and whose columns are the
-    /// others; of several labels of columns there are all. Values are of the product's type.
-    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[u8]) -> Result<(), Cause>;
+    /// others; of several labels of columns there are all. Values are those of the product's type.
+    fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[f32]) -> Result<(), Cause>;
 }
 
 /// Tiles on their way to who uses them.
@@ -23,8 +22,8 @@ pub(super) struct Used<'a> {
     /// Whether some columns may go alone.
     pub(super) split: bool,
     pub(super) tile: &'a mut Vec<f32>,
-    /// Where a tile is put as `bf16`, if that is the product's type.
-    pub(super) rounded: Option<&'a mut Vec<f32>>,
+    /// Whether the product's type is `bf16`.
+    pub(super) rounded: bool,
     pub(super) each: &'a mut dyn Use,
     pub(super) fault: Result<(), Cause>,
 }
@@ -46,14 +45,10 @@ impl Sink for Used<'_> {
         let columns = if self.split { columns } else { 0..self.width };
         let size = rows.len() * columns.len();
         let rows = self.first + rows.start..self.first + rows.end;
-        let values = if let Some(rounded) = &mut self.rounded {
-            rounded.resize(rounded.len().max(size.div_ceil(2)), 0.0);
-            let out = &mut cast_slice_mut(rounded)[..2 * size];
-            convert::from_f32(&self.tile[..size], DType::BF16, out, 0);
-            &*out
-        } else {
-            cast_slice(&self.tile[..size])
-        };
+        let values = &mut self.tile[..size];
+        if self.rounded {
+            convert::round_all(values);
+        }
         self.fault = self.each.tile(rows, self.lead, columns, values);
     }
 }

@@ -9,7 +9,7 @@
 #![allow(clippy::inline_always)]
 
 use super::convert::wide;
-use super::gemm::{Matrix, prefetch};
+use super::gemm::{Matrix, prefetch, prefetch_all};
 use super::tiles::{RESULT, SIDE, Tile, transpose};
 
 /// Inner indices of a tile.
@@ -137,6 +137,28 @@ pub(crate) fn tiles(depth: usize) -> usize {
 /// after the other. Extents are those of the matrix, inner indices being columns of a left factor and rows of a right one.
 /// What there is not is 0.
 pub(crate) fn thirds(side: Side, extents: [usize; 2], from: Matrix<'_, f32>, out: &mut [Tile]) -> Class {
+    let near = |at: i64| prefetch(from.data.get(at as usize..).unwrap_or_default());
+    let ahead = match side {
+        Side::Left => AHEAD * STEP as i64,
+        Side::Right => AHEAD * STEP as i64 * from.row,
+    };
+    split(side, extents, from, (ahead, near), out)
+}
+
+/// The same of a panel of a packed right factor, while memory `ahead` of each element is brought to the second cache.
+pub(crate) fn panel_thirds(extents: [usize; 2], from: Matrix<'_, f32>, ahead: i64, out: &mut [Tile]) -> Class {
+    let near = |at: i64| prefetch_all(from.data.get(at as usize..at as usize + SIDE).unwrap_or_default());
+    split(Side::Right, extents, from, (ahead, near), out)
+}
+
+#[inline(always)]
+fn split(
+    side: Side,
+    extents: [usize; 2],
+    from: Matrix<'_, f32>,
+    (ahead, near): (i64, impl Fn(i64)),
+    out: &mut [Tile],
+) -> Class {
     let mut tops = Tops([0; SIDE]);
     let mut squares = [[[0.0; SIDE]; SIDE]; 2];
     wide!({
@@ -157,16 +179,11 @@ pub(crate) fn thirds(side: Side, extents: [usize; 2], from: Matrix<'_, f32>, out
                     // Read where they are.
                     let at = |[row, column]: [usize; 2]| from.at + row as i64 * from.row + column as i64;
                     let starts = places.map(|half| half.map(at));
-                    let ahead = match side {
-                        Side::Left => AHEAD * STEP as i64,
-                        Side::Right => AHEAD * STEP as i64 * from.row,
-                    };
                     for n in 0..SIDE {
                         for (half, starts) in starts.iter().enumerate() {
                             let [first, second] = starts.map(|at| at + n as i64 * from.row);
-                            for at in [first, second] {
-                                prefetch(from.data.get((at + ahead) as usize..).unwrap_or_default());
-                            }
+                            near(first + ahead);
+                            near(second + ahead);
                             let row = |at: i64| from.data[at as usize..].first_chunk::<SIDE>().expect("inside");
                             write(out, half, n, &pairs(row(first), row(second), &mut tops));
                         }

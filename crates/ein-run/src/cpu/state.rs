@@ -1,5 +1,6 @@
 //! Results while they are folded.
 
+use super::buffer::Buffer;
 use super::convert;
 use super::fold::{self, Fold, Number, Statistic, WIDE};
 use super::lanes::{BLOCK, Lane, Values};
@@ -186,7 +187,7 @@ impl State {
         }
         let mut field = 0;
         if self.monoid == Monoid::Moments {
-            let counts = vec![count; n];
+            let counts = Buffer::of(count, n);
             convert::from_f64(&counts, result.dtype(0), result.bytes(0), at);
             field = 1;
         }

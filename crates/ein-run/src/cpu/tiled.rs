@@ -5,8 +5,9 @@
 //! the same product always has the same bits.
 
 use super::gemm::{Matrix, MatrixMut, plain};
+use super::lines::Name;
 use super::packed::{self, Sink};
-use super::split::{Class, STEP, Side, THIRDS, steps, thirds, tiles};
+use super::split::{Class, STEP, Side, THIRDS, panel_thirds, steps, thirds, tiles};
 use super::tiles::{RESULT, Tile, Unit, in_room};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,8 +17,12 @@ use std::ops::Range;
 const DEPTH: usize = 512;
 const COLUMNS: usize = 256;
 
-/// Elements of a left factor that are held in parts, about: 6 MiB.
+/// Elements of a left factor that are held in parts, about: 6 MiB. What many parts of a product read may be more.
 const LEFT: usize = 1 << 20;
+const SHARED: usize = 3 << 20;
+
+/// Rows of a left factor that are held in parts however long they are: a right factor is split for every block of rows.
+const BLOCK: usize = 512;
 
 /// With fewer rows, or columns, or inner indices than this, or fewer multiplications than that, splitting takes longer
 /// than tiles gain.
@@ -32,6 +37,8 @@ const ROWS: usize = 64;
 struct Memory {
     left: Vec<Tile>,
     right: Vec<Tile>,
+    /// Which left factor there is, if others are to find it there.
+    held: Option<(Name, Class)>,
 }
 
 thread_local! {
@@ -65,9 +72,10 @@ pub(crate) fn worth_packed([m, n, k]: [usize; 3]) -> bool {
     m >= ROWS && worth([m, n, k]) && packed::width() == RESULT
 }
 
-/// How many rows of `m` are done at once where the inner extent is `k`: whole results, and blocks of one size.
-pub(crate) fn rows(m: usize, k: usize) -> usize {
-    let most = (LEFT / k.max(1)).max(4 * RESULT);
+/// How many rows of `m` are done at once where the inner extent is `k`, and whether several parts of a product read them:
+/// whole results, and blocks of one size.
+pub(crate) fn rows(m: usize, k: usize, shared: bool) -> usize {
+    let most = ((if shared { SHARED } else { LEFT }) / k.max(1)).max(BLOCK);
     m.div_ceil(m.div_ceil(most)).next_multiple_of(RESULT)
 }
 
@@ -115,6 +123,7 @@ pub(crate) fn panels(
     [m, n, k]: [usize; 3],
     left: Matrix<'_, f32>,
     right: &[f32],
+    name: Option<Name>,
     sink: &mut dyn Sink,
     rest: &mut dyn FnMut(Rest, &mut [f32], usize),
 ) -> bool {
@@ -122,9 +131,12 @@ pub(crate) fn panels(
         return false;
     }
     let Some(unit) = Unit::open() else { return false };
-    let Memory { left: mut a, right: mut b } = MEMORY.take();
+    let Memory { left: mut a, right: mut b, held } = MEMORY.take();
     let packed = first(&mut a, m.div_ceil(RESULT) * tiles(k));
-    let class = thirds(Side::Left, [m, k], left, packed);
+    let known = held.filter(|held| Some(held.0) == name).map(|held| held.1);
+    let class = known.unwrap_or_else(|| thirds(Side::Left, [m, k], left, packed));
+    // Where a panel has its rows from an inner index on.
+    let at = |start: usize, depth: usize| (start * k + depth * RESULT.min(n - start)) as i64;
     let usual = class.fits(Class::ZERO);
     if usual {
         for columns in (0..n).step_by(COLUMNS).map(|c| c..n.min(c + COLUMNS)) {
@@ -135,9 +147,14 @@ pub(crate) fn panels(
                 let mut found = Class::ZERO;
                 for (start, block) in columns.clone().step_by(RESULT).zip(block.chunks_exact_mut(each)) {
                     let wide = RESULT.min(n - start);
-                    let panel = &right[start * k + depth.start * wide..][..depth.len() * wide];
-                    let panel = Matrix { data: panel, at: 0, row: wide as i64, column: 1 };
-                    found = found.and(thirds(Side::Right, [depth.len(), wide], panel, block));
+                    let panel = Matrix { data: right, at: at(start, depth.start), row: wide as i64, column: 1 };
+                    // What is split next.
+                    let next = match (start + RESULT < columns.end, depth.end < k) {
+                        (true, _) => at(start + RESULT, depth.start),
+                        (false, true) => at(columns.start, depth.end),
+                        (false, false) => at(columns.end.min(n - 1), 0),
+                    };
+                    found = found.and(panel_thirds([depth.len(), wide], panel, next - panel.at, block));
                 }
                 if class.fits(found) {
                     let at = depth.start / STEP..depth.start / STEP + steps(depth.len());
@@ -150,7 +167,7 @@ pub(crate) fn panels(
             sink.done(0..m, columns);
         }
     }
-    MEMORY.set(Memory { left: a, right: b });
+    MEMORY.set(Memory { left: a, right: b, held: name.map(|name| (name, class)) });
     usual
 }
 
@@ -175,10 +192,10 @@ pub(crate) fn product(
         return false;
     }
     let Some(unit) = Unit::open() else { return false };
-    let Memory { left: mut left_tiles, right: mut right_tiles } = MEMORY.take();
+    let Memory { left: mut left_tiles, right: mut right_tiles, .. } = MEMORY.take();
     for depth in (0..k).step_by(DEPTH).map(|d| d..k.min(d + DEPTH)) {
         let (add, each) = (add || depth.start > 0, tiles(depth.len()));
-        let many = rows(m, depth.len());
+        let many = rows(m, depth.len(), false);
         for rows in (0..m).step_by(many).map(|r| r..m.min(r + many)) {
             let at = a.at + rows.start as i64 * a.row + depth.start as i64 * a.column;
             let a = Matrix { at, ..a };
@@ -201,7 +218,7 @@ pub(crate) fn product(
             }
         }
     }
-    MEMORY.set(Memory { left: left_tiles, right: right_tiles });
+    MEMORY.set(Memory { left: left_tiles, right: right_tiles, held: None });
     true
 }
 
@@ -209,17 +226,8 @@ pub(crate) fn product(
 mod tests {
     use super::*;
     use crate::cpu::gemm;
+    use crate::cpu::packed::tests::Whole;
     use crate::cpu::tiles::tests::{within, without};
-
-    /// Results in rows of their own width.
-    struct Whole<'a>(&'a mut [f32], usize);
-
-    impl Sink for Whole<'_> {
-        fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
-            (&mut self.0[rows.start * self.1 + columns.start..], self.1)
-        }
-        fn done(&mut self, _: Range<usize>, _: Range<usize>) {}
-    }
 
     fn matrix(data: &[f32], at: usize, [row, column]: [usize; 2]) -> Matrix<'_, f32> {
         Matrix { data, at: at as i64, row: row as i64, column: column as i64 }
@@ -230,7 +238,7 @@ mod tests {
         let mut right = vec![0.0; k * n];
         packed::pack([k, n], matrix(b, 0, [n, 1]), &mut right);
         let mut out = vec![f32::NAN; m * n];
-        packed::product([m, n, k], matrix(a, 0, [k, 1]), &right, &mut Whole(&mut out, n), &mut Vec::new());
+        packed::product([m, n, k], matrix(a, 0, [k, 1]), &right, None, &mut Whole::new(&mut out, n), &mut Vec::new());
         out
     }
 
@@ -387,12 +395,12 @@ mod tests {
     #[test]
     fn blocks_of_rows_are_whole_results_of_one_size() {
         for (m, k) in [(1, 1), (33, 1024), (512, 1024), (513, 2816), (8192, 5632), (100_000, 7)] {
-            let rows = rows(m, k);
-            assert!(
-                rows.is_multiple_of(RESULT) && rows * k <= LEFT + RESULT * k.max(4 * RESULT * k / 3),
-                "{m} by {k}: {rows}"
-            );
-            assert!(m.div_ceil(rows) * rows < m + RESULT * m.div_ceil(rows));
+            for (shared, most) in [(false, LEFT), (true, SHARED)] {
+                let rows = rows(m, k, shared);
+                let room = most.max(BLOCK * k) + RESULT * k;
+                assert!(rows.is_multiple_of(RESULT) && rows * k <= room, "{m} by {k}: {rows}");
+                assert!(m.div_ceil(rows) * rows < m + RESULT * m.div_ceil(rows));
+            }
         }
     }
 }

@@ -260,11 +260,18 @@ mod amx {
         }
     }
 
+    /// How many steps both factors have, of tiles on either side in each. Panics where that is none or not the same, or where
+    /// a result whose rows are `apart` does not lie in its slice.
+    fn steps([left, right]: [usize; 2], each: usize, out: &[f32], apart: usize) -> usize {
+        let steps = left / each;
+        assert!(steps > 0 && left == each * steps && right == left, "as many steps on either side");
+        assert!(apart >= RESULT && out.len() >= (RESULT - 1) * apart + RESULT, "the result lies in its slice");
+        steps
+    }
+
     /// The product of [`super::Unit::thirds`].
     pub(super) fn thirds(left: &[Tile], right: &[Tile], out: &mut [f32], apart: usize, add: bool, near: &[Tile]) {
-        let steps = left.len() / 6;
-        assert!(steps > 0 && left.len() == 6 * steps && right.len() == left.len(), "as many steps on either side");
-        assert!(apart >= RESULT && out.len() >= (RESULT - 1) * apart + RESULT, "the result lies in its slice");
+        let steps = steps([left.len(), right.len()], 6, out, apart);
         let (a, b, c) = (left.as_ptr(), right.as_ptr(), out.as_mut_ptr());
         // SAFETY: the registers are set up (a `Unit` lives); per step 6 KiB are read on either side, which are there, and
         // 32 rows of 32 results, `apart` from each other, lie in `out`, which is borrowed mutably (asserted above).
@@ -302,10 +309,7 @@ mod amx {
 
     /// The product of [`super::Unit::whole`].
     pub(super) fn whole(left: &[Tile], right: &[u16], out: &mut [f32], apart: usize, add: bool, near: &[Tile]) {
-        let steps = left.len() / 2;
-        let count = size_of_val(right) / size_of::<Tile>();
-        assert!(steps > 0 && left.len() == 2 * steps && count == left.len(), "as many steps on either side");
-        assert!(apart >= RESULT && out.len() >= (RESULT - 1) * apart + RESULT, "the result lies in its slice");
+        let steps = steps([left.len(), size_of_val(right) / size_of::<Tile>()], 2, out, apart);
         let (a, b, c) = (left.as_ptr(), right.as_ptr(), out.as_mut_ptr());
         // SAFETY: as in `thirds`, of 2 KiB a step on either side; loads need no alignment.
         unsafe {

@@ -4,6 +4,7 @@ use super::contract::{Dim, Products, Way};
 use super::convert;
 use super::gemm::{self, Factor, Matrix, MatrixMut};
 use super::grid::Grid;
+use super::lines::{Lines, Name};
 use super::packed;
 use super::piece::{Elements, PieceMut};
 use super::sinks::{Places, Tiles};
@@ -18,7 +19,14 @@ pub(super) trait Wide: Factor + Pod {
     fn load(from: Elements<'_>, at: usize, out: &mut [Self]);
     fn store(values: &[Self], dtype: DType, out: &mut [u8]);
     /// Products whose right factor is packed.
-    fn packed(grid: &Grid, left: (&[Self], i64), right: &[Self], out: (&mut [Self], i64), buffers: [&mut Vec<Self>; 3]);
+    fn packed(
+        grid: &Grid,
+        left: (&[Self], i64),
+        right: &[Self],
+        out: (&mut [Self], i64),
+        buffers: [&mut Vec<Self>; 2],
+        lines: &mut Lines,
+    );
 }
 
 impl Wide for f32 {
@@ -37,15 +45,17 @@ impl Wide for f32 {
         left: (&[f32], i64),
         right: &[f32],
         (out, at): (&mut [f32], i64),
-        [buffer, tile, gathered]: [&mut Vec<f32>; 3],
+        [buffer, tile]: [&mut Vec<f32>; 2],
+        lines: &mut Lines,
     ) {
         let [m, n, k] = grid.extents();
-        let many = packed::block_rows([m, n, k]);
+        let many = packed::block_rows([m, n, k], Name::shared());
         for first in (0..m).step_by(many) {
             let here = many.min(m - first);
-            let left = grid.rows_of(left, first..first + here, gathered);
+            let name = Name::of(first);
+            let left = grid.rows_of(left, first..first + here, name, lines);
             let mut sink = Tiles { out: &mut *out, places: Places { grid, first, at }, tile: &mut *tile };
-            packed::product([here, n, k], left, right, &mut sink, buffer);
+            packed::product([here, n, k], left, right, name, &mut sink, buffer);
         }
     }
 }
@@ -61,7 +71,7 @@ impl Wide for f64 {
     fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
         convert::from_f64(values, dtype, out, 0);
     }
-    fn packed(_: &Grid, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: [&mut Vec<f64>; 3]) {
+    fn packed(_: &Grid, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: [&mut Vec<f64>; 2], _: &mut Lines) {
         unreachable!("only `f32` is packed")
     }
 }
@@ -89,9 +99,10 @@ pub(super) fn multiply<T: Wide>(
     b: (Elements<'_>, &Strided),
     (into, result): (i64, &mut PieceMut<'_>),
     scratch: &mut Vec<Vec<T>>,
+    lines: &mut Lines,
 ) {
-    scratch.resize_with(scratch.len().max(6), Vec::new);
-    let [left, right, out, rows, columns, side, ..] = scratch.as_mut_slice() else { unreachable!("six buffers") };
+    scratch.resize_with(scratch.len().max(5), Vec::new);
+    let [left, right, out, rows, columns, ..] = scratch.as_mut_slice() else { unreachable!("five buffers") };
     let (a, a_base) = widened(a, extents, left);
     let (b, b_base) = widened(b, extents, right);
     let dtype = result.dtype(0);
@@ -104,7 +115,7 @@ pub(super) fn multiply<T: Wide>(
             let ((a, a_base), (b, b_base)) =
                 if *swapped { ((b, b_base), (a, a_base)) } else { ((a, a_base), (b, b_base)) };
             let right = &b[grid.packed_from(b_base)..];
-            T::packed(grid, (a, a_base), right, (out, into), [&mut *rows, &mut *columns, &mut *side]);
+            T::packed(grid, (a, a_base), right, (out, into), [&mut *rows, &mut *columns], lines);
         }
     };
     if dtype == T::DTYPE {

@@ -6,6 +6,7 @@ use super::Call;
 use super::block::values;
 use super::flash::{self, Queries};
 use crate::cpu::Scratch;
+use crate::cpu::buffer::Buffer;
 use crate::cpu::fold::{Fold, Real, WIDE, attended};
 use crate::cpu::gemm::{Factor, Matrix, MatrixMut, product};
 use crate::cpu::piece::{Elements, Piece, PieceMut};
@@ -251,7 +252,7 @@ fn run<T: Score>(
             own = Some((k, tensor(call.operand(at + 1, &Region(vec![b, kv, s, e]))?, own_v)));
         }
         if let Some(n) = a.packed {
-            let given: Vec<i64> =
+            let given: Buffer<i64> =
                 values(call.operand(a.offsets_operand(), &Region::whole(&[n]))?, &Region::whole(&[n]));
             offsets = Some(given);
         }
@@ -279,7 +280,7 @@ fn run<T: Score>(
             while lo < seen.hi {
                 let part = Interval::new(lo, seen.hi.min(lo + KEYS));
                 let mask = mask.as_ref();
-                let limits = Limits { band: a.band(), offsets: offsets.as_deref() };
+                let limits = Limits { band: a.band(), offsets: offsets.as_ref().map(|own| own.as_slice()) };
                 step(a, &group, part, (q, k, v, mask), &limits, [d, e], score, &mut tops, &mut sums, acc);
                 lo = part.hi;
             }
@@ -338,22 +339,19 @@ impl Limits<'_> {
 }
 
 /// The groups of a block's rows, in the result's order.
-fn groups(a: &Attention, [b, h, s]: [Interval; 3]) -> Vec<Group> {
-    let mut groups = Vec::new();
-    for batch in b.lo..b.hi {
-        let mut head = h.lo;
-        while head < h.hi {
-            // One query: the heads of a key/value head read its keys once, together.
-            let last =
-                if s.len() == 1 { h.hi.min((head / a.group() + 1) * a.group()).min(head + ROWS) } else { head + 1 };
-            let heads = Interval::new(head, last);
-            for query in (s.lo..s.hi).step_by(ROWS) {
-                groups.push(Group { batch, heads, queries: Interval::new(query, s.hi.min(query + ROWS)) });
-            }
-            head = last;
-        }
-    }
-    groups
+fn groups(a: &Attention, [b, h, s]: [Interval; 3]) -> impl Iterator<Item = Group> {
+    let group = a.group();
+    // One query: the heads of a key/value head read its keys once, together.
+    let last = move |head: usize| {
+        if s.len() == 1 { h.hi.min((head / group + 1) * group).min(head + ROWS) } else { head + 1 }
+    };
+    let heads = move || std::iter::successors(Some(h.lo), move |&head| Some(last(head))).take_while(move |&n| n < h.hi);
+    (b.lo..b.hi).flat_map(move |batch| heads().map(move |head| (batch, Interval::new(head, last(head))))).flat_map(
+        move |(batch, heads)| {
+            let queries = (s.lo..s.hi).step_by(ROWS).map(move |query| Interval::new(query, s.hi.min(query + ROWS)));
+            queries.map(move |queries| Group { batch, heads, queries })
+        },
+    )
 }
 
 type Operands<'a, T> = (&'a Tensor<'a, T>, &'a Tensor<'a, T>, &'a Tensor<'a, T>, Option<&'a Mask<'a, T>>);

@@ -1,14 +1,17 @@
 //! A box of an operand in the type that it is computed in.
 
+use crate::cpu::buffer::{Buffer, Kept};
 use crate::cpu::convert;
 use crate::cpu::fold::{Fold, Number};
 use crate::cpu::piece::{Elements, Piece};
+use crate::cpu::strided::Odometer;
+use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Monoid;
-use ein_ir::region::{Region, offset, points, strides};
+use ein_ir::region::{Region, offset, strides};
 
 /// What kernels compute in: `f32`, `f64` and, for integers and bools, `i64`.
-pub(super) trait Value: Number + Default {
+pub(super) trait Value: Number + Default + Kept {
     /// Elements from `at` on.
     fn read(from: Elements<'_>, at: usize, out: &mut [Self]);
     /// Stores elements as a type, from element `at` on. Integers wrap.
@@ -70,22 +73,48 @@ pub(super) fn lines(part: &Region) -> (Region, usize) {
     (starts, length)
 }
 
+/// Calls `each` for every point of a box in row-major order, until it fails.
+pub(super) fn each_point(of: &Region, mut each: impl FnMut(&mut [usize]) -> Result<(), Cause>) -> Result<(), Cause> {
+    if of.is_empty() {
+        return Ok(());
+    }
+    let (mut loops, mut point) = (Odometer::new(of.shape()), vec![0; of.rank()]);
+    loop {
+        point.iter_mut().zip(&of.0).zip(loops.at()).for_each(|((at, own), n)| *at = own.lo + n);
+        each(&mut point)?;
+        if !loops.step() {
+            return Ok(());
+        }
+    }
+}
+
 /// The positions, in a piece's elements, where the lines along the last axis of a box begin; in row-major order.
-pub(super) fn runs(piece: &Region, part: &Region) -> Vec<usize> {
+pub(super) fn runs(piece: &Region, part: &Region) -> Buffer<usize> {
     let steps = strides(&piece.shape());
-    points(&lines(part).0).map(|point| offset(&point, piece, &steps)).collect()
+    let starts = lines(part).0;
+    let mut loops = Odometer::new(starts.shape());
+    if starts.is_empty() {
+        return Buffer::with_room(0);
+    }
+    let first = offset(&starts.0.iter().map(|i| i.lo).collect::<Vec<_>>(), piece, &steps);
+    let mut runs = Buffer::with_room(starts.volume());
+    while runs.len() < starts.volume() {
+        runs.push(first + loops.at().iter().zip(&steps).map(|(n, step)| n * step).sum::<usize>());
+        loops.step();
+    }
+    runs
 }
 
 /// The elements of a box of a piece, row-major.
-pub(super) fn values<T: Value>(piece: Piece<'_>, part: &Region) -> Vec<T> {
-    let mut out = vec![T::default(); part.volume()];
+pub(super) fn values<T: Value>(piece: Piece<'_>, part: &Region) -> Buffer<T> {
+    let mut out = Buffer::of(T::default(), part.volume());
     let elements = piece.elements(0);
     if piece.region == part {
         T::read(elements, 0, &mut out);
         return out;
     }
     let run = lines(part).1.max(1);
-    for (start, out) in runs(piece.region, part).into_iter().zip(out.chunks_mut(run)) {
+    for (&start, out) in runs(piece.region, part).iter().zip(out.chunks_mut(run)) {
         T::read(elements, start, out);
     }
     out

@@ -6,6 +6,7 @@
 //! scores never leave the cache. Keys that no query of a block sees are not computed.
 
 use super::attention::{Limits, Tensor};
+use crate::cpu::buffer::Buffer;
 use crate::cpu::convert::wide;
 use crate::cpu::fold::attended;
 use crate::cpu::gemm::Matrix;
@@ -207,7 +208,7 @@ impl Flash {
             list.resize(len, value);
         }
         self.weights.resize(wide, 0.0);
-        let seen: Vec<Interval> = (queries.lo..queries.hi).map(|query| limits.seen(query, t)).collect();
+        let seen = Buffer::collect(queries.len(), (queries.lo..queries.hi).map(|query| limits.seen(query, t)));
         // The keys that some of the queries see, from the head's first on.
         let hull = |seen: &[Interval]| {
             let visible = seen.iter().filter(|s| !s.is_empty());

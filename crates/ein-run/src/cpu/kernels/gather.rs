@@ -1,12 +1,12 @@
 //! Slices of a table by their ids.
 
 use super::Call;
-use super::block::runs;
+use super::block::{each_point, runs};
 use super::ids::Ids;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::kernel::Gather;
-use ein_ir::region::{Interval, Region, offset, points, strides};
+use ein_ir::region::{Interval, Region, offset, strides};
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather(g: &Gather, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -35,20 +35,20 @@ pub(crate) fn gather(g: &Gather, call: &Call<'_>, result: &mut PieceMut<'_>) -> 
     let starts = runs(&Region(region.0[g.axis + 1..].to_vec()), &slice);
     let run = slice.0.last().map_or(1, |i| i.len()) * size;
     let mut to = out.chunks_exact_mut(slice_bytes);
-    for first in points(&lead) {
-        let base = offset(&first, &region, &steps);
-        for token in points(&tokens) {
-            let row = ids.at(&token)?;
+    each_point(&lead, |first| {
+        let base = offset(first, &region, &steps);
+        each_point(&tokens, |token| {
+            let row = ids.at(token)?;
             let to = to.next().expect("a slice of the result for every id");
             if row < rows.lo || row >= rows.hi {
                 to.fill(0);
-                continue;
+                return Ok(());
             }
             let from = base + (row - region.0[g.axis].lo) * steps[g.axis];
             for (start, to) in starts.iter().zip(to.chunks_exact_mut(run)) {
                 to.copy_from_slice(&bytes[(from + start) * size..][..run]);
             }
-        }
-    }
-    Ok(())
+            Ok(())
+        })
+    })
 }

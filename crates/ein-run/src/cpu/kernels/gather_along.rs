@@ -1,13 +1,14 @@
 //! Elements of a tensor, each by an index along one axis.
 
 use super::Call;
-use super::block::lines;
+use super::block::{each_point, lines};
 use super::ids::Ids;
+use crate::cpu::buffer::Buffer;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use bytemuck::{Pod, cast_slice};
 use ein_ir::kernel::GatherAlong;
-use ein_ir::region::{Region, offset, points, strides};
+use ein_ir::region::{Region, offset, strides};
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather_along(g: &GatherAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -38,23 +39,25 @@ fn typed<T: Pod>(g: &GatherAlong, call: &Call<'_>, result: &mut PieceMut<'_>) ->
     let (starts, length) = lines(&out);
     // Along a line the place in the table follows the line, unless the line is the axis.
     let along = if g.axis + 1 == rank { 0 } else { steps[rank - 1] };
-    let mut taken = vec![0; length];
+    let mut taken = Buffer::of(0, length);
     let (first_row, step) = (region.0[g.axis].lo, steps[g.axis]);
-    for (mut point, to) in points(&starts).zip(result.slice::<T>(0).chunks_exact_mut(length)) {
-        let first = ids.place(&point);
+    let mut lines = result.slice::<T>(0).chunks_exact_mut(length);
+    each_point(&starts, |point| {
+        let to = lines.next().unwrap_or_default();
+        let first = ids.place(point);
         point[g.axis] = region.0[g.axis].lo;
-        let base = offset(&point, region, &steps);
+        let base = offset(point, region, &steps);
         ids.rows(first, &mut taken)?;
         let whole = rows.lo == 0 && rows.hi == g.table[g.axis];
         if whole && along == 0 && step == 1 {
             let line = &elements[base - first_row..];
-            to.iter_mut().zip(&taken).for_each(|(to, &row)| *to = line[row]);
-            continue;
+            to.iter_mut().zip(taken.iter()).for_each(|(to, &row)| *to = line[row]);
+            return Ok(());
         }
-        for (n, (to, &row)) in to.iter_mut().zip(&taken).enumerate() {
+        for (n, (to, &row)) in to.iter_mut().zip(taken.iter()).enumerate() {
             let own = row >= rows.lo && row < rows.hi;
             *to = if own { elements[base + n * along + (row - first_row) * step] } else { T::zeroed() };
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -2,6 +2,7 @@
 
 use super::Call;
 use super::block::{Value, values};
+use crate::cpu::buffer::{Buffer, Kept};
 use crate::cpu::fold::{Fold, Number};
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
@@ -17,17 +18,23 @@ pub(crate) fn scan(s: &Scan, call: &Call<'_>, result: &mut PieceMut<'_>) -> Resu
     let inner: usize = call.labels.0[s.axis + 1..].iter().map(|i| i.len()).product();
     let slab = inner * call.labels.0[s.axis].len();
     if s.dtype.is_float() {
-        let mut all: Vec<f64> = values(x, call.labels);
+        let mut all: Buffer<f64> = values(x, call.labels);
         if let (1, Some(fold)) = (inner, plain(s.function)) {
             all.chunks_mut(slab * LINES).for_each(|lines| side_by_side(fold, lines, slab));
             store(s, &all, &[], result);
             return Ok(());
         }
-        let places: Vec<i64> = all.chunks_mut(slab).flat_map(|slab| floats(s.function, slab, inner)).collect();
+        let mut places = Buffer::of(0, if s.function.gives_index() { all.len() } else { 0 });
+        for (n, line) in all.chunks_mut(slab).enumerate() {
+            floats(s.function, line, inner, places.get_mut(n * slab..).unwrap_or_default());
+        }
         store(s, &all, &places, result);
     } else {
-        let mut all: Vec<i64> = values(x, call.labels);
-        let places: Vec<i64> = all.chunks_mut(slab).flat_map(|slab| integers(s.function, slab, inner)).collect();
+        let mut all: Buffer<i64> = values(x, call.labels);
+        let mut places = Buffer::of(0, if s.function.gives_index() { all.len() } else { 0 });
+        for (n, line) in all.chunks_mut(slab).enumerate() {
+            integers(s.function, line, inner, places.get_mut(n * slab..).unwrap_or_default());
+        }
         store(s, &all, &places, result);
     }
     Ok(())
@@ -99,9 +106,12 @@ fn fold<T: Value>(fold: Fold, slab: &mut [T], inner: usize) {
 }
 
 /// The row of the first or last extreme so far, for every element.
-fn places<T: Copy>(slab: &[T], inner: usize, beats: impl Fn(T, T) -> bool) -> Vec<i64> {
-    let mut best: Vec<(T, i64)> = slab[..inner].iter().map(|&x| (x, 0)).collect();
-    let mut places = vec![0; slab.len()];
+fn places<T: Copy>(slab: &[T], inner: usize, places: &mut [i64], beats: impl Fn(T, T) -> bool)
+where
+    (T, i64): Kept,
+{
+    let mut best = Buffer::<(T, i64)>::collect(inner, slab.iter().map(|&x| (x, 0)));
+    places[..inner].fill(0);
     for (n, row) in slab.chunks(inner).enumerate().skip(1) {
         for (i, &x) in row.iter().enumerate() {
             if beats(x, best[i].0) {
@@ -110,41 +120,40 @@ fn places<T: Copy>(slab: &[T], inner: usize, beats: impl Fn(T, T) -> bool) -> Ve
             places[n * inner + i] = best[i].1;
         }
     }
-    places
 }
 
-fn integers(function: ScanFunction, slab: &mut [i64], inner: usize) -> Vec<i64> {
+/// Folds a slab, or puts the rows of its extremes in `at`.
+fn integers(function: ScanFunction, slab: &mut [i64], inner: usize, at: &mut [i64]) {
     match function {
         ScanFunction::Sum => fold(Fold::Sum, slab, inner),
         ScanFunction::Prod => fold(Fold::Prod, slab, inner),
         ScanFunction::Max => fold(Fold::Max, slab, inner),
         ScanFunction::Min => fold(Fold::Min, slab, inner),
-        ScanFunction::MaxIndex => return places(slab, inner, |x, own| x >= own),
-        ScanFunction::MinIndex => return places(slab, inner, |x, own| x <= own),
+        ScanFunction::MaxIndex => places(slab, inner, at, |x, own| x >= own),
+        ScanFunction::MinIndex => places(slab, inner, at, |x, own| x <= own),
         ScanFunction::LogSumExp => unreachable!("the graph refuses integers"),
     }
-    Vec::new()
 }
 
-fn floats(function: ScanFunction, slab: &mut [f64], inner: usize) -> Vec<i64> {
+/// As [`integers`].
+fn floats(function: ScanFunction, slab: &mut [f64], inner: usize, at: &mut [i64]) {
     match function {
         ScanFunction::Sum => fold(Fold::Sum, slab, inner),
         ScanFunction::Prod => fold(Fold::Prod, slab, inner),
         ScanFunction::Max => fold(Fold::Max, slab, inner),
         ScanFunction::Min => fold(Fold::Min, slab, inner),
         ScanFunction::LogSumExp => log_sums(slab, inner),
-        ScanFunction::MaxIndex => return places(slab, inner, |x, own| x.is_nan() || x >= own),
-        ScanFunction::MinIndex => return places(slab, inner, |x, own| x.is_nan() || x <= own),
+        ScanFunction::MaxIndex => places(slab, inner, at, |x, own| x.is_nan() || x >= own),
+        ScanFunction::MinIndex => places(slab, inner, at, |x, own| x.is_nan() || x <= own),
     }
-    Vec::new()
 }
 
 /// The running log of the sum of exponentials, with a running maximum.
 fn log_sums(slab: &mut [f64], inner: usize) {
-    let mut tops = vec![f64::NEG_INFINITY; inner];
-    let mut sums = vec![0.0; inner];
+    let mut tops = Buffer::of(f64::NEG_INFINITY, inner);
+    let mut sums = Buffer::of(0.0, inner);
     for row in slab.chunks_mut(inner) {
-        for ((x, top), sum) in row.iter_mut().zip(&mut tops).zip(&mut sums) {
+        for ((x, top), sum) in row.iter_mut().zip(tops.iter_mut()).zip(sums.iter_mut()) {
             let weight = |own: f64, all: f64| if own == f64::NEG_INFINITY { 0.0 } else { (own - all).exp() };
             let all = f64::one(Fold::Max, *top, *x);
             *sum = *sum * weight(*top, all) + weight(*x, all);

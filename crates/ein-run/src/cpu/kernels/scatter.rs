@@ -3,6 +3,7 @@
 use super::Call;
 use super::block::{Value, fold_of, values};
 use super::ids::Ids;
+use crate::cpu::buffer::Buffer;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
@@ -23,11 +24,11 @@ fn typed<T: Value>(s: &Scatter, call: &Call<'_>, result: &mut PieceMut<'_>) -> R
     let out = Region(call.labels.0[..rank].to_vec());
     let (rows, taken) = (out.0[s.axis], call.labels.0[rank]);
     let fold = fold_of(s.monoid).ok_or_else(|| Cause::malformed(format!("`{}` folds by {}", call.name, s.monoid)))?;
-    let mut acc = vec![T::identity(fold, s.dtype); out.volume()];
+    let mut acc = Buffer::of(T::identity(fold, s.dtype), out.volume());
     if !call.labels.is_empty() {
         let mut needs = out.clone();
         needs.0[s.axis] = taken;
-        let source: Vec<T> = values(call.operand(0, &needs)?, &needs);
+        let source: Buffer<T> = values(call.operand(0, &needs)?, &needs);
         let ids = Ids::new(call.operand(1, &Region(vec![taken]))?, s.rows, call.name);
         let slice: usize = out.0[s.axis + 1..].iter().map(|i| i.len()).product();
         let lead: usize = out.0[..s.axis].iter().map(|i| i.len()).product();

@@ -1,14 +1,15 @@
 //! Elements folded into the places that indices along one axis name.
 
 use super::Call;
-use super::block::{Value, fold_of, lines, values};
+use super::block::{Value, each_point, fold_of, lines, values};
 use super::ids::Ids;
+use crate::cpu::buffer::Buffer;
 use crate::cpu::fold::Fold;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::ScatterAlong;
-use ein_ir::region::{Region, offset, points, strides};
+use ein_ir::region::{Region, offset, strides};
 
 /// The places of the block, from its part of the elements in their order.
 pub(crate) fn scatter_along(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -24,21 +25,23 @@ fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>)
     let out = Region(call.labels.0[..rank].to_vec());
     let rows = out.0[s.axis];
     let fold = fold_of(s.monoid).ok_or_else(|| Cause::malformed(format!("`{}` folds by {}", call.name, s.monoid)))?;
-    let mut acc = vec![T::identity(fold, s.dtype); out.volume()];
+    let mut acc = Buffer::of(T::identity(fold, s.dtype), out.volume());
     if !call.labels.is_empty() {
         let mut needs = out.clone();
         needs.0[s.axis] = call.labels.0[rank];
-        let source: Vec<T> = values(call.operand(0, &needs)?, &needs);
+        let source: Buffer<T> = values(call.operand(0, &needs)?, &needs);
         let ids = Ids::new(call.operand(1, &needs)?, s.rows, call.name);
         let steps = strides(&out.shape());
         let (starts, length) = lines(&needs);
         // Along a line the place in the result follows the line, unless the line is the axis.
         let along = if s.axis + 1 == rank { 0 } else { steps[rank - 1] };
-        let mut taken = vec![0; length];
-        for (mut point, values) in points(&starts).zip(source.chunks_exact(length)) {
-            let first = ids.place(&point);
+        let mut taken = Buffer::of(0, length);
+        let mut lines = source.chunks_exact(length);
+        each_point(&starts, |point| {
+            let values = lines.next().unwrap_or_default();
+            let first = ids.place(point);
             point[s.axis] = rows.lo;
-            let base = offset(&point, &out, &steps);
+            let base = offset(point, &out, &steps);
             ids.rows(first, &mut taken)?;
             let step = steps[s.axis];
             // How values are folded is known before the loop.
@@ -58,7 +61,8 @@ fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>)
                 Fold::Min => each!(Fold::Min),
                 Fold::Prod => each!(Fold::Prod),
             }
-        }
+            Ok(())
+        })?;
     }
     T::write(&acc, result.dtype(0), result.bytes(0), 0);
     Ok(())

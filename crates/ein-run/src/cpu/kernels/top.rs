@@ -2,12 +2,12 @@
 
 use super::Call;
 use super::block::runs;
+use crate::cpu::buffer::Buffer;
 use crate::cpu::convert::wide;
 use crate::cpu::piece::{Elements, PieceMut};
 use crate::error::Cause;
 use ein_ir::kernel::TopK;
 use ein_ir::monoid::Top;
-use ein_ir::region::Region;
 
 /// The first k of the block's part of the axis; where it has fewer, entries that stand for nothing.
 pub(crate) fn top(t: &TopK, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -25,10 +25,9 @@ pub(crate) fn top(t: &TopK, call: &Call<'_>, result: &mut PieceMut<'_>) -> Resul
     let axis = call.labels.0[t.shape.len() - 1];
     let x = call.operand(0, call.labels)?;
     let (elements, bytes) = (x.elements(0), x.bytes(0));
-    let mut keys: Vec<(i64, usize)> = Vec::with_capacity(axis.len());
-    let mut all: Vec<i64> = vec![0; axis.len()];
-    let part = Region(call.labels.0.clone());
-    for (row, start) in runs(x.region, &part).into_iter().enumerate() {
+    let mut keys = Buffer::<(i64, usize)>::with_room(axis.len());
+    let mut all = Buffer::of(0i64, axis.len());
+    for (row, &start) in runs(x.region, call.labels).iter().enumerate() {
         fill(elements, start, t.top.largest, &mut all);
         keys.clear();
         if k <= FEW && k < all.len() {

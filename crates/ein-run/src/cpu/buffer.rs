@@ -1,0 +1,115 @@
+//! Memory for the time of a kernel: lists that a thread takes from those it has used before, so that what kernels need
+//! beside their values is not allocated again with every run.
+
+use ein_ir::region::Interval;
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// What lists are kept of.
+pub(crate) trait Kept: Copy + Sized + 'static {
+    /// The lists that this thread has and does not use; `None` while the thread ends.
+    fn with<R>(lists: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R>;
+}
+
+macro_rules! kept {
+    ($($of:ty: $lists:ident),*) => {
+        $(
+            thread_local! {
+                static $lists: RefCell<Vec<Vec<$of>>> = const { RefCell::new(Vec::new()) };
+            }
+            impl Kept for $of {
+                fn with<R>(lists: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R> {
+                    $lists.try_with(|all| lists(&mut all.borrow_mut())).ok()
+                }
+            }
+        )*
+    };
+}
+
+kept!(f32: F32, f64: F64, i64: I64, usize: PLACES, (i64, usize): PAIRS, (f64, i64): EXTREMES, (i64, i64): WHOLES);
+kept!(Interval: INTERVALS);
+
+/// A list that goes back where it came from.
+pub(crate) struct Buffer<T: Kept>(Vec<T>);
+
+impl<T: Kept> Buffer<T> {
+    /// An empty one with room for so many. Lists are told apart by their room alone: the smallest that suffices.
+    pub(crate) fn with_room(count: usize) -> Self {
+        let take = |lists: &mut Vec<Vec<T>>| {
+            let fits = |n: &usize| lists[*n].capacity() >= count;
+            let best = (0..lists.len()).filter(fits).min_by_key(|&n| lists[n].capacity());
+            best.map(|n| lists.swap_remove(n))
+        };
+        let mut list = T::with(take).flatten().unwrap_or_else(|| Vec::with_capacity(count));
+        list.clear();
+        Self(list)
+    }
+
+    /// So many of one value.
+    pub(crate) fn of(value: T, count: usize) -> Self {
+        let mut list = Self::with_room(count);
+        list.0.resize(count, value);
+        list
+    }
+
+    /// Whatever there is of, `count` at most.
+    pub(crate) fn collect(count: usize, values: impl Iterator<Item = T>) -> Self {
+        let mut list = Self::with_room(count);
+        list.0.extend(values.take(count));
+        list
+    }
+}
+
+impl<T: Kept> Drop for Buffer<T> {
+    fn drop(&mut self) {
+        let list = std::mem::take(&mut self.0);
+        if list.capacity() > 0 {
+            let _ = T::with(|lists| lists.push(list));
+        }
+    }
+}
+
+impl<T: Kept> Deref for Buffer<T> {
+    type Target = Vec<T>;
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T: Kept> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.0
+    }
+}
+
+impl<T: Kept> Clone for Buffer<T> {
+    fn clone(&self) -> Self {
+        Self::collect(self.0.len(), self.0.iter().copied())
+    }
+}
+
+impl<T: Kept + fmt::Debug> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_used_again() {
+        let (first, second) = (Buffer::of(1i64, 100), Buffer::of(2i64, 10));
+        let places = [first.as_ptr(), second.as_ptr()];
+        assert_eq!((first.len(), second[9]), (100, 2));
+        drop(first);
+        drop(second);
+        // The smaller of both that suffice, and emptied.
+        let again = Buffer::<i64>::with_room(7);
+        assert!(again.is_empty() && again.as_ptr() == places[1]);
+        assert_eq!(Buffer::of(3i64, 100).as_ptr(), places[0]);
+        assert_eq!(*Buffer::collect(3, 5i64..).clone(), vec![5, 6, 7]);
+    }
+}
