@@ -10,6 +10,9 @@
 # compare with, a Python that has torch and numpy: PYTHON names it (python3). LIMIT is the second after which no row
 # begins (390); what hangs is ended. The table is also written to FOLDER/table.txt, the figures behind it to FOLDER/figures.jsonl, and what the GPUs
 # reach by themselves to FOLDER/measured.toml, a machine file.
+#
+# Where there is no GPU the script itself can be tried: TRY=1 takes small sizes, EIN and CONFORMANCE name other programs
+# than those of FOLDER, such as the command on fake GPUs (`ein_on_fakes` of the tests).
 set -euo pipefail
 
 pack() {
@@ -36,11 +39,12 @@ print([r["executable"] for r in rows if r.get("executable") and r["target"]["nam
     fi
 }
 
-# One line of figures: our side and, where PyTorch is there, its sides, timed in turns. More options of `ein bench` may
-# follow.
+# One line of figures: our side and, where PyTorch is there, its sides, timed in turns. The second size is for trying.
+# More options of `ein bench` may follow.
 bench() {
-    local what="$1" line="$2" devices="$3" peers="$4"
-    shift 4
+    local what="$1" line="$2" devices="$4" peers="$5"
+    [[ -z "$TRY" ]] || line="$3"
+    shift 5
     if ((SECONDS > LIMIT)); then
         echo "{\"what\": \"$what\", \"line\": \"$line${*:+ $*}\", \"devices\": \"$devices\", \"skipped\": true}" >>figures.jsonl
         return
@@ -48,8 +52,8 @@ bench() {
     echo "timing $line on $devices" >&2
     local figures
     # A result that differs is said in the figures and by the exit code; the table says it again.
-    figures="$(timeout -k 5 "$((SECONDS < 400 ? 75 : 475 - SECONDS))" ./ein bench "$line" --machine "$MACHINE" --devices "$devices" --compare "$peers" --python "$PYTHON" \
-        --runs 9 --no-cache --json "$@" 2>>errors.txt)" || true
+    figures="$(timeout -k 5 "$((SECONDS < 400 ? 75 : 475 - SECONDS))" "$EIN" bench "$line" --machine "$MACHINE" --devices "$devices" --compare "$peers" --python "$PYTHON" \
+        --runs "$RUNS" --no-cache --json "$@" 2>>errors.txt)" || true
     [[ -n "$figures" ]] || figures='null'
     WHAT="$what" LINE="$line${*:+ $*}" DEVICES="$devices" FIGURES="$figures" "$PYTHON" -c 'import json, os
 e = os.environ
@@ -85,7 +89,11 @@ TABLE
 run() {
     cd "$(dirname "$0")"
     SECONDS=0
-    PYTHON="${PYTHON:-python3}" LIMIT="${LIMIT:-390}" MACHINE=cuda
+    PYTHON="${PYTHON:-python3}" LIMIT="${LIMIT:-390}" MACHINE=cuda TRY="${TRY:-}" RUNS=9
+    EIN="${EIN:-./ein}" CONFORMANCE="${CONFORMANCE:-./conformance}"
+    local measure=(--runs 5) on_gpu=(EIN_TEST_GPU=1)
+    [[ -z "$TRY" ]] || RUNS=2 measure=(--runs 1 --quick) on_gpu=()
+    rm -f measured.toml table.txt
     : >figures.jsonl
     : >errors.txt
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
@@ -98,27 +106,29 @@ print(os.path.dirname(sorted(found)[-1]) if found else "")' 2>/dev/null || true)
     fi
     echo "results on cuda:0, as 1, 2, 4 and 8 devices:"
     local failed=0
-    EIN_TEST_GPU=1 timeout 120 ./conformance --test-threads 1 conformance 2>&1 | tail -n 30 || failed=1
+    env "${on_gpu[@]}" timeout 120 "$CONFORMANCE" --test-threads 1 conformance 2>&1 | tail -n 30 || failed=1
     # What a plan for this host's GPUs may count on, and which attention serves. What a task costs in a replay is `launch`.
-    timeout -k 5 75 ./ein machine measure --machine cuda --runs 5 --out measured.toml 2>>errors.txt ||
+    timeout -k 5 75 "$EIN" machine measure --machine cuda "${measure[@]}" --out measured.toml 2>>errors.txt ||
         echo "the GPUs are not measured: see errors.txt" >&2
     [[ ! -f measured.toml ]] || grep -E '^(#|launch|memory_bandwidth|under_softmax|prefers)' measured.toml
     local eight=cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0,cuda:0
-    bench product gemm:8192,8192,8192,bf16 cuda:0 torch:eager
-    bench attention attention:1x4096,32,8,128,causal,bf16 cuda:0 torch:eager
-    bench attention attention:1x4096,32,8,128,causal,bf16 cuda:0 torch:eager --wgmma
-    bench attention attention:1x32768,32,8,128,causal,bf16 cuda:0 torch:eager
-    bench attention attention:1x32768,32,8,128,causal,bf16 cuda:0 torch:eager --wgmma
-    bench attention attention:32x128,32,8,128,causal,bf16 cuda:0 torch:eager
-    bench attention attention:32x128,32,8,128,causal,bf16 cuda:0 torch:eager --wgmma
-    bench decode block:decode=64x4096,4096,32,32,11008,bf16 cuda:0 torch:compile
+    local heads=32,8,128,causal,bf16 few=4,2,32,causal,bf16
+    bench product gemm:8192,8192,8192,bf16 gemm:64,48,80,bf16 cuda:0 torch:eager
+    bench attention "attention:1x4096,$heads" "attention:1x96,$few" cuda:0 torch:eager
+    bench attention "attention:1x4096,$heads" "attention:1x96,$few" cuda:0 torch:eager --wgmma
+    bench attention "attention:1x32768,$heads" "attention:1x160,$few" cuda:0 torch:eager
+    bench attention "attention:1x32768,$heads" "attention:1x160,$few" cuda:0 torch:eager --wgmma
+    bench attention "attention:32x128,$heads" "attention:3x32,$few" cuda:0 torch:eager
+    bench attention "attention:32x128,$heads" "attention:3x32,$few" cuda:0 torch:eager --wgmma
+    local layer=4096,32,32,11008,bf16 thin=64,4,4,96,bf16
+    bench decode "block:decode=64x4096,$layer" "block:decode=3x64,$thin" cuda:0 torch:compile
     # Blocks with the attention that was measured to be the better one.
     [[ ! -f measured.toml ]] || MACHINE=./measured.toml
-    bench block block:1x4096,4096,32,32,11008,bf16 cuda:0 torch:compile
-    bench devices block:1x4096,4096,32,32,11008,bf16 "$eight" torch:eager
-    bench block block:8x1024,4096,32,32,11008,bf16 cuda:0 torch:compile
-    bench block block:1x4096,8192,64,8,28672,bf16 cuda:0 torch:compile
-    bench attention attention:1x16384,32,8,128,causal,bf16 cuda:0 torch:eager
+    bench block "block:1x4096,$layer" "block:1x96,$thin" cuda:0 torch:compile
+    bench devices "block:1x4096,$layer" "block:1x96,$thin" "$eight" torch:eager
+    bench block "block:8x1024,$layer" "block:2x48,$thin" cuda:0 torch:compile
+    bench block block:1x4096,8192,64,8,28672,bf16 block:1x96,64,4,2,96,bf16 cuda:0 torch:compile
+    bench attention "attention:1x16384,$heads" "attention:1x128,$few" cuda:0 torch:eager
     table | tee table.txt
     if ((failed)); then
         echo "results differ: see above" >&2

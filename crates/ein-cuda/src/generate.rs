@@ -41,6 +41,7 @@ mod launch;
 mod library;
 mod loops;
 mod map;
+mod orders;
 mod reduce;
 mod state;
 mod stored;
@@ -58,6 +59,7 @@ use ein_task::task::{OpRow, TaskGraph, TaskId, Verb};
 use stored::Stored;
 
 pub use copy::{STORING, moved, stores};
+pub use orders::Orders;
 
 /// What stands before the kernels in every translation unit.
 pub const PRELUDE: &str = concat!(
@@ -125,15 +127,15 @@ pub(crate) struct Call<'a> {
 
 /// The program of a row that computes: kernel, fused, view, cut, fold or paste. Values lie in their slots as
 /// [`Form::layout`](ein_ir::monoid::Form::layout) says; a read that was received within a paste's own memory
-/// (`Task::within`) is there already.
-pub fn program(graph: &TaskGraph, task: TaskId, target: &Target) -> Result<Program, Cause> {
+/// (`Task::within`) is there already, and so is what a reshape shows. `orders` says which values lie otherwise.
+pub fn program(graph: &TaskGraph, task: TaskId, orders: &Orders, target: &Target) -> Result<Program, Cause> {
     let row = graph.task(task);
-    let reads = Stored::reads(graph, row);
+    let reads = Stored::reads(graph, row, orders);
+    let result = Stored::own(row).ordered(orders.get(task));
     match &row.verb {
         Verb::Kernel { op, labels, finish, operands } => {
             let operands = operands.iter().map(|o| o.map(|n| reads[n].clone())).collect();
             let row = &graph.ops[*op];
-            let result = Stored::own(graph.task(task));
             block(&Call { task, row, labels, finish: *finish, operands, result }, target)
         }
         Verb::Fused { stages } => fused::program(graph, task, stages, &reads, target),
@@ -142,16 +144,19 @@ pub fn program(graph: &TaskGraph, task: TaskId, target: &Target) -> Result<Progr
             let Op::View(view) = &op.op else { return Err(Cause::malformed(format!("`{}` is not a view", op.name))) };
             let shapes: Vec<&[usize]> = op.operands.iter().map(|t| t.shape.as_slice()).collect();
             let pieces: Vec<(usize, Stored)> = inputs.iter().copied().zip(reads).collect();
-            view::program(view, &shapes, &pieces, &Stored::own(row))
+            if row.reads.iter().any(|&r| graph.task(r).within.is_some()) {
+                return Ok(Program::default());
+            }
+            view::program(view, &shapes, &pieces, &result)
         }
         Verb::Cut | Verb::Paste => {
             let (there, pieces): (Vec<usize>, Vec<usize>) =
                 (0..row.reads.len()).partition(|&n| graph.task(row.reads[n]).within.is_some());
             let there = there.into_iter().map(|n| graph.task(row.reads[n]).value.region.volume()).sum();
             let pieces: Vec<Stored> = pieces.into_iter().map(|n| reads[n].clone()).collect();
-            copy::paste(&pieces, there, &Stored::own(row))
+            copy::paste(&pieces, there, &result)
         }
-        Verb::Fold { monoid, finish } => fold::program(*monoid, *finish, &reads, &Stored::own(row)),
+        Verb::Fold { monoid, finish } => fold::program(*monoid, *finish, &reads, &result),
         Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
             Err(Cause::malformed("this row moves data and is the executor's"))
         }

@@ -108,6 +108,7 @@ impl Figures {
             device.prefers = if better.is_some() { vec![WGMMA.to_owned()] } else { Vec::new() };
             let types = [DType::BF16, DType::F16, DType::F32, DType::F64];
             device.flops = types.map(|dtype| (dtype, rates.of(dtype, tf32))).to_vec();
+            device.products.shapes = rates.shapes(tf32);
         }
         let through = |resource: usize| {
             let links = machine.links.iter().zip(&self.ways.bandwidth);
@@ -204,13 +205,27 @@ impl Amount {
     }
 
     /// Rows, columns and what is summed over. The largest is of what GPUs do best; types that many GPUs are slow at get
-    /// smaller ones.
+    /// fewer and smaller ones. Of every shortest side there is a small and a large one, since a block gets a rate between
+    /// those of its side: what is left of a large matrix when many devices share it is flat.
     fn products(self, dtype: DType, tf32: bool) -> &'static [[usize; 3]] {
         let wide = dtype == DType::F64 || dtype == DType::F32 && !tf32;
         match self {
-            Self::Full if wide => &[[4096; 3], [1024; 3], [64, 4096, 4096]],
-            Self::Full => &[[8192; 3], [4096; 3], [2048; 3], [1024; 3], [512; 3], [64, 8192, 8192]],
-            Self::Small => &[[96, 80, 64], [32; 3]],
+            Self::Full if wide => &[[4096; 3], [1024; 3], [512, 4096, 4096], [64, 4096, 4096]],
+            Self::Full => &[
+                [8192; 3],
+                [4096; 3],
+                [2048; 3],
+                [2048, 8192, 8192],
+                [1024; 3],
+                [1024, 8192, 8192],
+                [512; 3],
+                [512, 8192, 8192],
+                [256, 1024, 1024],
+                [256, 8192, 8192],
+                [64, 1024, 1024],
+                [64, 8192, 8192],
+            ],
+            Self::Small => &[[96, 80, 64], [32; 3], [32, 96, 64]],
         }
     }
 

@@ -12,6 +12,7 @@ mod making;
 mod moves;
 
 use crate::copies::Lines;
+use crate::generate::{self, Orders};
 use crate::program::{Kernel, Matmul, Program, Target, TensorMap};
 use crate::rows::Rows;
 use ein_run::cpu::boxes::BoxCopy;
@@ -226,6 +227,12 @@ impl Sites {
 }
 
 impl Nodes {
+    /// The nodes of a graph that has been verified, on these sites, of the programs that are generated for it.
+    pub fn generated(graph: &TaskGraph, sites: &Sites) -> Result<Self, RunError> {
+        let orders = Orders::of(graph);
+        Self::new(graph, sites, &|graph, id, target| generate::program(graph, id, &orders, target))
+    }
+
     /// The nodes of a graph that has been verified, on these sites.
     pub fn new(graph: &TaskGraph, sites: &Sites, programs: Programs<'_>) -> Result<Self, RunError> {
         let rows = Rows::new(graph, &moves::readable(graph, sites));

@@ -2,7 +2,7 @@
 
 mod support;
 
-use ein_cuda::generate;
+use ein_cuda::generate::{self, Orders};
 use ein_cuda::program::{Program, Step, Target};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
@@ -11,7 +11,8 @@ use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::Op;
 use ein_ir::reference;
 use ein_ir::region::{Interval, Region};
-use support::{Cases, Rng, fields, kernel_row};
+use ein_task::task::{OpRow, Task, TaskId, Value, Verb};
+use support::{Cases, Rng, assert_near, fields, kernel_row, stored};
 
 /// What kernels a program has, by the first words of their names.
 fn kernels(program: &Program) -> Vec<&str> {
@@ -76,7 +77,8 @@ fn add(cases: &mut Cases, rng: &mut Rng, a: &Attention, tensors: &[Dense], label
     let form = if finish { Form::finished(a.dtype, 4) } else { Monoid::Attend.pending(a.dtype, 4, wide) };
     let (row, expected) = kernel_row(rng, &op, tensors, labels, &form, finish);
     let what = format!("{a:?} over {labels}, finished {finish}");
-    let program = generate::program(&row.graph, row.id(), &target(kernel)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let program = generate::program(&row.graph, row.id(), &Orders::default(), &target(kernel))
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
     // A part of a block may be one for another kernel.
     if form.fields.len() == 1 && !kernel.is_empty() {
         assert_eq!(kernels(&program).first().copied(), Some(kernel), "{what}");
@@ -342,7 +344,7 @@ fn a_single_key_comes_through() {
         tensors[2] = Dense::from_f64(dtype, [1, 1, queries, d], &values);
         let labels = op.spec(&[dtype; 3]).expect("it computes").space();
         let (row, expected) = kernel_row(&mut rng, &op, &tensors, &labels, &Form::finished(dtype, 4), true);
-        let program = generate::program(&row.graph, row.id(), &target(kernel)).expect("a program");
+        let program = generate::program(&row.graph, row.id(), &Orders::default(), &target(kernel)).expect("a program");
         assert_eq!(kernels(&program)[0], kernel);
         let own = vec![0xff; row.graph.task(row.id()).value.bytes().0 as usize];
         let value = row.graph.task(row.id()).value.clone();
@@ -374,7 +376,7 @@ fn blocks_have_the_memory_that_they_ask_for() {
         let labels = op.spec(&[dtype; 3]).expect("it computes").space();
         let (row, expected) = kernel_row(&mut rng, &op, &tensors, &labels, &Form::finished(dtype, 4), true);
         let target = Target { shared, ..Target::A100 };
-        let program = generate::program(&row.graph, row.id(), &target).expect("a program");
+        let program = generate::program(&row.graph, row.id(), &Orders::default(), &target).expect("a program");
         assert_eq!(kernels(&program), [kernel], "{shared}");
         for step in &program.steps {
             assert!(matches!(step, Step::Launch(l) if l.shared <= shared), "{shared}: {step:?}");
@@ -403,6 +405,91 @@ fn queries_that_see_nothing() {
         for form in 0..3 {
             add(&mut cases, &mut rng, &a, &tensors, &labels, form, "");
         }
+    }
+    cases.run();
+}
+
+/// A tensor `[b, one, two, e]` as `[b, two, one, e]`.
+fn turned(x: &Dense) -> Dense {
+    let [b, one, two, e] = x.shape[..] else { panic!("{:?}", x.shape) };
+    let values = x.to_f64();
+    let at = |n: usize| {
+        let (i, place) = (n / e, n % e);
+        values[((i / (one * two) * one + i % one) * two + i / one % two) * e + place]
+    };
+    Dense::from_f64(x.dtype(), [b, two, one, e], &(0..values.len()).map(at).collect::<Vec<_>>())
+}
+
+/// Where a product alone reads what attention leaves, it lies as the product wants it, whichever kernel leaves it, and the
+/// product reads it so.
+#[test]
+fn products_read_it_as_it_lies() {
+    let (mut cases, mut rng) = (Cases::default(), Rng::new(83));
+    let kinds = [
+        ([2, 4, 2, 70, 70, 64, 64], DType::BF16, "attention_tiles"),
+        ([1, 3, 3, 71, 40, 24, 17], DType::F16, "attention_tiles"),
+        ([2, 4, 2, 70, 130, 64, 64], DType::BF16, "attention_groups"),
+        ([1, 4, 2, 130, 1200, 32, 64], DType::F16, "attention_tiles"),
+        ([2, 4, 2, 20, 33, 24, 40], DType::F32, "attention_squares"),
+        ([2, 3, 3, 5, 37, 6, 10], DType::F64, "attention_rows"),
+        ([1, 8, 2, 2, 700, 64, 64], DType::BF16, "attention_split"),
+    ];
+    for (sizes, dtype, kernel) in kinds {
+        let a = Attention::new(sizes, dtype);
+        let [b, h, _, s, _, _, e] = sizes;
+        let op = Op::Kernel(Kernel::Attention(a.clone()));
+        let tensors = operands(&mut rng, &a);
+        let dtypes: Vec<DType> = tensors.iter().map(Dense::dtype).collect();
+        let space = op.spec(&dtypes).expect("it computes").space();
+        let (mut row, expected) = kernel_row(&mut rng, &op, &tensors, &space, &Form::finished(dtype, 4), true);
+        let (attends, columns) = (row.id(), 24);
+        let text = format!(
+            "x: input {dtype}[{b}, {h}, {s}, {e}]\nw: input {dtype}[{columns}, {}]\ny = einsum {dtype} (b: {b}, s: {s}, \
+             j: {columns} | h: {h}, e: {e}) sum x[b, h, s, e] * w[j, {e}*h + e]\nreturn y\n",
+            h * e
+        );
+        let graph = ein_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let y = graph.outputs()[0].1;
+        row.graph.ops.push(OpRow::of(&graph, y));
+        let weights = rng.dense(dtype, &[columns, h * e], false);
+        let fed = Value { region: Region::whole(&weights.shape), form: Form::finished(dtype, 2) };
+        let labels = Region::whole(&[b, s, columns, h, e]);
+        let value = Value { region: Region::whole(&[b, s, columns]), form: Form::finished(dtype, 3) };
+        let task = |verb, reads, value| Task { verb, reads, value, ..row.graph.task(attends).clone() };
+        let feed = task(Verb::Feed { external: 0 }, Vec::new(), fed.clone());
+        let verb = Verb::Kernel { op: 1, labels: labels.clone(), finish: true, operands: vec![Some(0), Some(1)] };
+        let product = task(verb, vec![attends, TaskId(attends.0 + 1)], value.clone());
+        row.graph.push(feed);
+        let product = row.graph.push(product);
+        let orders = Orders::of(&row.graph);
+        assert_eq!(orders.get(attends), Some(&[0, 2, 1, 3][..]), "{sizes:?}");
+
+        let program = generate::program(&row.graph, attends, &orders, &target(kernel)).expect("a program");
+        assert_eq!(kernels(&program).first().copied(), Some(kernel), "{sizes:?}");
+        let left = row.graph.task(attends).value.clone();
+        let own = vec![0xff; left.bytes().0 as usize];
+        let right = expected[0].clone();
+        cases.add(format!("{sizes:?} {dtype}"), program, own, row.reads, move |what, bytes, _| {
+            let stored = Value { region: Region::whole(&[b, s, h, e]), form: left.form.clone() };
+            let found = turned(&fields(bytes, &stored.form, &stored.region)[0]);
+            let apart = found.max_abs_difference(&right);
+            assert!(apart <= bound(dtype), "{what}: {apart:e} off");
+        });
+
+        // The product of what it left, had that been exact.
+        let program = generate::program(&row.graph, product, &orders, &target(kernel)).expect("a program");
+        let lies = turned(&expected[0]);
+        let reads = vec![
+            stored(&[lies], &Form::finished(dtype, 4), &Region::whole(&[b, s, h, e])),
+            stored(std::slice::from_ref(&weights), &fed.form, &fed.region),
+        ];
+        let operand = |data: &'_ Dense| Region::whole(&data.shape);
+        let given = [&expected[0], &weights].map(|data| Some(reference::Operand { data, region: operand(data) }));
+        let sum = reference::block(&graph.node(y).op, &labels, &given, &value.form, true).expect("it agrees");
+        let own = vec![0xff; value.bytes().0 as usize];
+        cases.add(format!("a product of {sizes:?} {dtype}"), program, own, reads, move |what, bytes, _| {
+            assert_near(what, &fields(bytes, &value.form, &value.region), &sum, false);
+        });
     }
     cases.run();
 }

@@ -52,7 +52,7 @@ fn product() -> TaskGraph {
     let columns = b.send(feeds[2], 1);
     let pasted = b.paste(&[feeds[1], columns], Region::of(&[(0, 5), (2, 6)]));
     b.output("z", F, &[5, 6], &[feeds[0], pasted]);
-    b.0.receive_in_place();
+    b.0.leave_in_place();
     b.finish()
 }
 
@@ -135,7 +135,8 @@ fn without_the_library_products_are_generated() {
     let tasks = build.finish();
     for library in [true, false] {
         let target = Target { library, ..Target::A100 };
-        let program = generate::program(&tasks, product, &target).unwrap_or_else(|e| panic!("{e}"));
+        let program =
+            generate::program(&tasks, product, &generate::Orders::default(), &target).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(program.steps.iter().any(|s| matches!(s, Step::Matmul(_))), library);
         assert!(!program.steps.is_empty());
     }

@@ -154,7 +154,13 @@ fn large_blocks_compile() {
             reads.push(graph.push(ein_task::task::Task { verb: Verb::Feed { external: 0 }, value, ..last.clone() }));
         }
         let id = graph.push(ein_task::task::Task { reads, ..last });
-        let program = ein_cuda::generate::program(&graph, id, &ein_cuda::program::Target::A100).expect("a program");
+        let program = ein_cuda::generate::program(
+            &graph,
+            id,
+            &ein_cuda::generate::Orders::default(),
+            &ein_cuda::program::Target::A100,
+        )
+        .expect("a program");
         let mut wide = false;
         for step in &program.steps {
             if let Step::Launch(launch) = step {

@@ -149,7 +149,8 @@ fn wrong_ids_are_reported() {
             let (mut row, _) = kernel_row(&mut rng, &op, &right, &spec.space(), &form, true);
             // Three ids of 8 bytes: as they are stored.
             row.reads[1] = tensors[1].to_le_bytes();
-            let program = generate::program(&row.graph, row.id(), &Target::A100).expect("a program");
+            let program = generate::program(&row.graph, row.id(), &generate::Orders::default(), &Target::A100)
+                .expect("a program");
             let own = vec![0xff; row.graph.task(row.id()).value.bytes().0 as usize];
             let number = u64::from(row.id().0) + 1;
             cases.add(format!("{} of {id}", kernel_name(&op)), program, own, row.reads, move |what, _, fault| {

@@ -29,7 +29,8 @@ fn product(spec: &str, shapes: [&[usize]; 2], dtype: DType) -> Program {
     });
     let feeds: Vec<_> = feeds.collect();
     let row = b.kernel(0, op, space, true, &feeds);
-    generate::program(&b.finish(), row, &Target::A100).unwrap_or_else(|e| panic!("{spec}: {e}"))
+    generate::program(&b.finish(), row, &generate::Orders::default(), &Target::A100)
+        .unwrap_or_else(|e| panic!("{spec}: {e}"))
 }
 
 fn matmuls(program: &Program) -> Vec<&Matmul> {
@@ -61,7 +62,8 @@ fn biased(columns: (usize, usize), dtype: DType) -> Program {
         Stage { op: 1, labels: block.clone(), finish: true, operands: vec![Some(Source::Previous), read(2)] },
     ];
     let row = b.push(0, Verb::Fused { stages }, &feeds, block, Form::finished(dtype, 2));
-    generate::program(&b.finish(), row, &Target::A100).unwrap_or_else(|e| panic!("{columns:?}: {e}"))
+    generate::program(&b.finish(), row, &generate::Orders::default(), &Target::A100)
+        .unwrap_or_else(|e| panic!("{columns:?}: {e}"))
 }
 
 #[test]

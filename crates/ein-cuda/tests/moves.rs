@@ -145,7 +145,9 @@ fn bits_are_copied_as_they_are() {
         let form = Form::finished(dtype, 2);
         let value = Value { region: part, form: form.clone() };
         let row = Row::new(vec![], Verb::Cut, &[(region, form, vec![data])], value);
-        let program = generate::program(&row.graph, row.id(), &ein_cuda::program::Target::A100).expect("a cut");
+        let program =
+            generate::program(&row.graph, row.id(), &generate::Orders::default(), &ein_cuda::program::Target::A100)
+                .expect("a cut");
         cases.add(format!("{dtype}"), program, vec![0; 16], row.reads, move |what, left, _| {
             assert_eq!(left[..12], expected, "{what}");
         });
@@ -229,7 +231,9 @@ fn what_was_received_within_a_paste_stays() {
         values[n] = v;
     }
     own[0] = Dense::from_f64(DType::F32, [4, 6], &values);
-    let program = generate::program(&row.graph, row.id(), &ein_cuda::program::Target::A100).expect("a paste");
+    let program =
+        generate::program(&row.graph, row.id(), &generate::Orders::default(), &ein_cuda::program::Target::A100)
+            .expect("a paste");
     let own = stored(&own, &form, &region);
     cases.add("within", program, own, row.reads, move |what, left, _| {
         assert_near(what, &fields(left, &form, &region), &all.2, true);

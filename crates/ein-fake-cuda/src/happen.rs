@@ -1,7 +1,7 @@
 //! How what was given to fake GPUs happens, and what is checked of it.
 
 use crate::clock::Cost;
-use crate::machine::{Check, Fault, Side};
+use crate::machine::{Check, Fault, Side, Traffic};
 use crate::races::{Access, Who};
 use crate::shim::shadow::Touched;
 use crate::work::{Kernel, Node, Work};
@@ -71,6 +71,15 @@ impl World {
             if matches!(node.work, Work::Product(_)) {
                 self.reach(node.gpu, &touched);
             }
+            let what = match &node.work {
+                Work::Copy(_) | Work::Given { .. } => "copy",
+                Work::Set { .. } => "set",
+                Work::Product(_) => "product",
+                Work::Nothing | Work::Kernel(_) | Work::Call(..) => "",
+            };
+            if !what.is_empty() {
+                self.count(what, &touched);
+            }
             self.races(who, node, &touched)?;
         }
         Ok(self.cost(node))
@@ -134,6 +143,15 @@ impl World {
 
     fn reaches(&self, gpu: usize, owner: usize) -> bool {
         gpu == owner || self.gpus[gpu].peers.contains(&owner)
+    }
+
+    /// Counts what a node touched.
+    fn count(&mut self, what: &str, touched: &Touched) {
+        let bytes = |ranges: &[Range<u64>]| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+        let Traffic { runs, read, written } = self.counters.traffic.entry(what.to_owned()).or_default();
+        *runs += 1;
+        *read += bytes(&touched.read);
+        *written += bytes(&touched.written);
     }
 
     /// Counts what a GPU touched of others' memory.
@@ -227,6 +245,7 @@ impl World {
         }
         if checked == Check::Races {
             self.bounds(node, &touched.read, &touched.written)?;
+            self.count(name.rsplit_once('_').map_or(name.as_str(), |(kind, _)| kind), &touched);
             self.reach(node.gpu, &touched);
             self.races(who, node, &touched)?;
         }

@@ -99,5 +99,5 @@ mod work;
 mod world;
 
 pub use fake::{Fake, install, last_report};
-pub use machine::{Check, Counters, FakeMachine, Fault, Side, Speeds};
+pub use machine::{Check, Counters, FakeMachine, Fault, Side, Speeds, Traffic};
 pub use tensor_map::TensorMap;

@@ -152,6 +152,17 @@ pub enum Side {
     Gpu(usize),
 }
 
+/// What nodes of one kind did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many ran.
+    pub runs: u64,
+    /// Bytes that they read. What one of them reads repeatedly counts once.
+    pub read: u64,
+    /// Bytes that they wrote.
+    pub written: u64,
+}
+
 /// What was done since counting began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -176,4 +187,6 @@ pub struct Counters {
     /// Bytes that kernels and products read (from, by) or wrote (by, to) across; only where races are checked. What a
     /// kernel touches repeatedly counts once.
     pub reached: BTreeMap<(Side, Side), u64>,
+    /// Of kernels, by their names up to the last `_`, and of `copy`, `set` and `product`; bytes only where races are checked.
+    pub traffic: BTreeMap<String, Traffic>,
 }

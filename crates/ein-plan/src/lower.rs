@@ -101,7 +101,7 @@ pub(crate) fn lower_staged(
     if options.fuse {
         tasks = fuse::fuse(tasks, machine);
     }
-    tasks.receive_in_place();
+    tasks.leave_in_place();
     Ok(tasks)
 }
 

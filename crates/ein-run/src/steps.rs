@@ -13,6 +13,7 @@ use ein_ir::op::InputKind;
 use ein_task::machine::{Device, Machine};
 use ein_task::price::{fused_seconds, kernel_seconds, local_seconds, touch_seconds};
 use ein_task::task::{Task, TaskGraph, TaskId, Verb};
+use ein_task::units::Seconds;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -138,8 +139,9 @@ impl Steps {
         let (mut pastes, mut tables) = (BTreeMap::new(), Tables::default());
         for row in rows {
             // What is received for a paste is read by it alone.
-            let owner = graph.tasks[row].within.as_ref().map(|_| after[row].iter().find(|&&a| reads(graph, a, row)));
-            let paste = owner.flatten().map(|&owner| {
+            let within = matches!(graph.tasks[row].verb, Verb::Receive { .. }) && graph.tasks[row].within.is_some();
+            let owner = after[row].iter().find(|&&a| within && reads(graph, a, row));
+            let paste = owner.map(|&owner| {
                 let count = pastes.len();
                 *pastes.entry(owner).or_insert(count)
             });
@@ -285,6 +287,7 @@ fn seconds(graph: &TaskGraph, device: &Device, row: usize) -> f64 {
             stages.map_or(touch_seconds(device, bytes), |stages| fused_seconds(device, &stages))
         }
         Verb::Fold { .. } => touch_seconds(device, (task.reads.len() + 1) as f64 * bytes),
+        Verb::View { .. } if task.reads.iter().any(|&r| graph.task(r).within.is_some()) => Seconds(0.0),
         Verb::Feed { .. } | Verb::View { .. } | Verb::Cut | Verb::Receive { .. } | Verb::Paste => {
             local_seconds(device, bytes)
         }

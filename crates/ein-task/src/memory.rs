@@ -105,7 +105,7 @@ fn plan_device(
     let own: Vec<TaskId> = graph.rows().filter(|(_, t)| t.device == device).map(|(id, _)| id).collect();
     let ancestors = room.map(|room| (room, Ancestors::of(graph, device)));
     let mut arena = Arena::default();
-    // Pastes whose memory is there before them, because something is received into it: what to wait for.
+    // Rows whose memory is there before them, because something else is left in it: what to wait for.
     let mut early: BTreeMap<TaskId, BTreeSet<TaskId>> = BTreeMap::new();
     for &id in &own {
         let Some(external) = graph.fed(id).filter(|e| e.is_resident()) else { continue };
@@ -118,14 +118,14 @@ fn plan_device(
         let n = id.index();
         let bytes = slot_bytes(graph, n);
         if !is_resident(graph, id) && bytes > 0 {
-            let owner = if graph.tasks[n].within.is_some() { readers[n][0] } else { id };
+            let owner = owner(graph, readers, id);
             if let Some(guards) = early.get(&owner).cloned() {
                 graph.tasks[n].slot = graph.tasks[owner.index()].slot;
                 graph.tasks[n].after = waits(graph, id, guards);
             } else {
-                let writers = || writers(graph, owner);
+                let writers = writers(graph, owner);
                 let apart = ancestors.as_ref().and_then(|(room, ancestors)| {
-                    arena.place_apart(bytes, *room, |guard| writers().all(|w| ancestors.is_before(guard, w)))
+                    arena.place_apart(bytes, *room, |guard| writers.iter().all(|w| ancestors.is_before(guard, *w)))
                 });
                 let (slot, guards) = apart.unwrap_or_else(|| arena.place(bytes));
                 graph.tasks[n].slot = slot;
@@ -218,10 +218,24 @@ fn slot_bytes(graph: &TaskGraph, n: usize) -> u64 {
     (task.value.form.layout(task.stored()).1 as u64).next_multiple_of(ALIGN)
 }
 
-/// The tasks that write into the memory of one: itself, and what is received into it.
-fn writers(graph: &TaskGraph, id: TaskId) -> impl Iterator<Item = TaskId> {
-    let received = |r: &TaskId| graph.task(*r).within.is_some();
-    graph.task(id).reads.iter().copied().filter(received).chain([id])
+/// The row in whose memory a row leaves its value in the end: itself, or its only reader, or that one's.
+pub(crate) fn owner(graph: &TaskGraph, readers: &[Vec<TaskId>], mut id: TaskId) -> TaskId {
+    while graph.task(id).within.is_some() {
+        let [reader] = readers[id.index()][..] else { break };
+        id = reader;
+    }
+    id
+}
+
+/// The tasks that write into the memory of one: itself, and what is left within it.
+fn writers(graph: &TaskGraph, id: TaskId) -> Vec<TaskId> {
+    let mut found = vec![id];
+    let mut next = 0;
+    while let Some(&writer) = found.get(next) {
+        found.extend(graph.task(writer).reads.iter().filter(|r| graph.task(**r).within.is_some()));
+        next += 1;
+    }
+    found
 }
 
 /// The most live bytes of a device in row order, and what lives then.
@@ -232,11 +246,12 @@ fn live_peak(graph: &TaskGraph, device: DeviceId) -> (Bytes, Vec<TaskId>) {
         for read in &task.reads {
             last[read.index()] = id.index();
         }
-        if let Some(writer) = writers(graph, id).min() {
-            first[id.index()] = writer.index();
+        let within = task.reads.iter().filter(|r| graph.task(**r).within.is_some());
+        if let Some(writer) = within.map(|r| first[r.index()]).min() {
+            first[id.index()] = writer;
         }
     }
-    // Values by the row from which on they live; what is received into another's memory is part of that.
+    // Values by the row from which on they live; what is left in another's memory is part of that.
     let own = |id: &TaskId| graph.task(*id).device == device && graph.task(*id).within.is_none();
     let mut begin: BTreeMap<usize, Vec<TaskId>> = BTreeMap::new();
     let mut live: BTreeSet<TaskId> = BTreeSet::new();
@@ -427,7 +442,7 @@ mod tests {
                     t8 d0 cut reads t1 -> [8:16] u8 of 0\nt9 d0 paste reads t4 t7 -> [0:64] u8 of 0\n\
                     t10 d0 paste reads t9 -> [0:64] u8 of 0";
         let mut graph = parse(text, &[]).expect("the rows are right");
-        graph.receive_in_place();
+        graph.leave_in_place();
         plan_memory(&mut graph);
         let slots: Vec<u64> =
             graph.rows().filter(|(_, t)| t.device == DeviceId(0)).map(|(_, t)| t.slot.offset).collect();
@@ -450,6 +465,53 @@ mod tests {
         plan_memory_apart(&mut graph, &machine, None);
         assert!(graph.tasks.iter().all(|t| t.after.is_empty()), "{}", print(&graph));
         assert_eq!(graph.tasks[7].slot, graph.tasks[9].slot);
+    }
+
+    /// What a reshape alone reads, and shows as it lies, is left in its memory, through a paste and what is received for it.
+    #[test]
+    fn reshapes_are_left_in_place() {
+        let mut g = ein_ir::graph::Graph::new();
+        let ty = ein_ir::graph::TensorType::new(ein_ir::dtype::DType::U8, [64]);
+        let x = g.input("x", ein_ir::op::InputKind::Input, ty).expect("a name");
+        let square = g.view("v", ein_ir::view::View::Reshape { shape: vec![8, 8] }, &[x]).expect("64 elements");
+        let ops = [crate::task::OpRow::of(&g, square)];
+        let text = |view: &str| {
+            format!(
+                "devices 2\nexternal 0 input \"x\" u8[64]\nop 0 \"v\"\noutput 0 \"y\" u8[8,8]\nlabel 0 \"a\"\n\
+                 t0 d0 feed x0 -> [0:32] u8 of 0\nt1 d1 feed x0 -> [32:64] u8 of 0\n\
+                 t2 d1 send d0 reads t1 -> [32:64] nothing of 0\nt3 d0 receive d1 reads t2 -> [32:64] u8 of 0\n\
+                 t4 d0 paste reads t0 t3 -> [0:64] u8 of 0\n{view}"
+            )
+        };
+        let left = |view: &str| {
+            let mut graph = parse(&text(view), &ops).expect("the rows are right");
+            graph.leave_in_place();
+            plan_memory(&mut graph);
+            assert_eq!(parse(&print(&graph), &ops).expect("it was printed"), graph);
+            graph
+        };
+        let whole = "t5 d0 view op0 inputs 0 reads t4 -> [0:8,0:8] u8 of 0\n\
+                     t6 d0 output o0 reads t5 -> [0:8,0:8] nothing of 0";
+        let graph = left(whole);
+        assert_eq!(crate::verify::verify(&graph), Ok(()));
+        let within = |n: usize| graph.tasks[n].within.as_ref().map(ToString::to_string);
+        assert_eq!([3, 4, 5].map(within), [Some("[0:64]".into()), Some("[0:8,0:8]".into()), None]);
+        assert_eq!((graph.tasks[3].slot, graph.tasks[4].slot), (graph.tasks[5].slot, graph.tasks[5].slot));
+        assert_eq!((graph.arenas[0], peak(&graph)[0]), (Bytes(128), Bytes(128)), "{}", print(&graph));
+        // In another place nothing would be shown.
+        let mut elsewhere = graph.clone();
+        elsewhere.tasks[5].slot = elsewhere.tasks[0].slot;
+        let error = crate::verify::verify(&elsewhere).expect_err("t4 is not where t5 is").to_string();
+        assert!(error.contains("t4") && error.contains("nor a reshape of all of it"), "{error}");
+        // Of what is shown in part, or has another reader, a copy is made.
+        for apart in [
+            "t5 d0 view op0 inputs 0 reads t4 -> [0:4,0:8] u8 of 0",
+            "t5 d0 view op0 inputs 0 reads t4 -> [0:8,0:8] u8 of 0\nt6 d0 cut reads t4 -> [0:9] u8 of 0",
+        ] {
+            let graph = left(apart);
+            assert_eq!(graph.tasks[4].within, None, "{apart}");
+            assert_ne!(graph.tasks[4].slot.offset, graph.tasks[5].slot.offset, "{apart}");
+        }
     }
 
     #[test]

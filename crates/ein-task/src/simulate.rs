@@ -51,6 +51,8 @@ pub fn compute_seconds(graph: &TaskGraph, machine: &Machine, task: &Task) -> Sec
             let stages: Vec<_> = stages.iter().map(|s| (spec(s.op), &s.labels)).collect();
             price::fused_seconds(device, &stages)
         }
+        // What is left in its memory it shows as it lies.
+        Verb::View { .. } if task.reads.iter().any(|&r| graph.task(r).within.is_some()) => Seconds(0.0),
         Verb::View { .. } | Verb::Cut => price::local_seconds(device, bytes()),
         Verb::Paste => {
             let there = task.reads.iter().map(|&r| graph.task(r)).filter(|t| t.within.is_none());

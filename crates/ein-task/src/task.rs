@@ -7,6 +7,7 @@ use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_ir::spec::Spec;
+use ein_ir::view::View;
 use std::fmt;
 
 /// A row of a task graph.
@@ -177,8 +178,9 @@ pub struct Task {
     pub after: Vec<TaskId>,
     /// What it leaves; empty fields for `Send` and `Output`.
     pub value: Value,
-    /// The box in whose memory it leaves it: that of the paste which alone reads what is received, so that nothing is
-    /// left to paste. `None`: in memory of its own. The slot is then that of the whole box.
+    /// The box in whose memory it leaves it, that of the row which alone reads it: of the paste of what is received, so
+    /// that nothing is left to paste; of a reshape of all of it, whose elements lie just so. `None`: in memory of its own.
+    /// The slot is then that of the whole box.
     pub within: Option<Region>,
     /// Where it leaves it; set by the memory plan.
     pub slot: Slot,
@@ -276,14 +278,43 @@ impl TaskGraph {
         readers
     }
 
-    /// Lets what is received for one paste, and nothing else, be written where the paste wants it.
-    pub fn receive_in_place(&mut self) {
+    /// Lets rows that one row alone reads leave their values in its memory, where it has nothing left to do for them then:
+    /// what is received for a paste, and what a reshape shows as it lies.
+    pub fn leave_in_place(&mut self) {
         let readers = self.readers();
         for (n, readers) in readers.iter().enumerate() {
-            let (Verb::Receive { .. }, [reader]) = (&self.tasks[n].verb, readers.as_slice()) else { continue };
-            let reader = &self.tasks[reader.index()];
-            let fits = matches!(reader.verb, Verb::Paste) && reader.value.region.contains(&self.tasks[n].value.region);
+            let &[reader] = readers.as_slice() else { continue };
+            let reader = self.task(reader);
+            let fits = self.fits_within(&self.tasks[n], reader);
             self.tasks[n].within = fits.then(|| reader.value.region.clone());
+        }
+    }
+
+    /// Whether a row may leave its value in the memory of its only reader.
+    pub(crate) fn fits_within(&self, task: &Task, reader: &Task) -> bool {
+        match (&task.verb, &reader.verb) {
+            (Verb::Receive { .. }, Verb::Paste) => reader.value.region.contains(&task.value.region),
+            (
+                Verb::Kernel { .. }
+                | Verb::Fused { .. }
+                | Verb::View { .. }
+                | Verb::Cut
+                | Verb::Fold { .. }
+                | Verb::Paste,
+                Verb::View { op, .. },
+            ) => {
+                // It shows nothing else, and there is as much of the one as of the other: the same elements, both in
+                // row-major order of the whole.
+                let reshape = matches!(self.ops.get(*op).map(|row| &row.op), Some(Op::View(View::Reshape { .. })));
+                let one = [task, reader].iter().all(|t| t.value.form.fields.len() == 1);
+                reshape
+                    && one
+                    && reader.reads.len() == 1
+                    && task.device == reader.device
+                    && task.value.region.volume() == reader.value.region.volume()
+                    && task.value.bytes() == reader.value.bytes()
+            }
+            _ => false,
         }
     }
 
@@ -302,9 +333,12 @@ impl TaskGraph {
 }
 
 impl Task {
-    /// The box whose elements its slot holds: what it leaves, or what that is written into.
+    /// The box whose elements its slot holds: what it leaves, or of what is received, what that is written into.
     pub fn stored(&self) -> &Region {
-        self.within.as_ref().unwrap_or(&self.value.region)
+        match (&self.verb, &self.within) {
+            (Verb::Receive { .. }, Some(within)) => within,
+            _ => &self.value.region,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The last gatekeeper: what must hold of a task graph before anything runs it. It changes nothing.
 
 use crate::machine::DeviceId;
-use crate::memory::ALIGN;
+use crate::memory::{ALIGN, owner};
 use crate::pending::{PendingFault, check_pending};
 use crate::task::{OpRow, Source, Stage, Task, TaskGraph, TaskId, Value, Verb};
 use ein_ir::dtype::DType;
@@ -114,10 +114,12 @@ pub enum Fault {
     /// Pastes fill their region with disjoint boxes.
     #[error("the boxes read do not fill {0} exactly")]
     NotFilled(Region),
-    /// Only what is received for one paste alone is written into its memory.
+    /// Only what is received for one paste alone, or shown as it lies by one reshape alone, is left in its memory.
     #[error(
         "leaves its value within {within}, but {}",
-        reader.map_or("nobody reads it".to_string(), |r| format!("{r} reads it, which is not a paste of that box in that slot"))
+        reader.map_or("nobody reads it".to_string(), |r| {
+            format!("{r} reads it, which is not a paste of that box in that slot, nor a reshape of all of it")
+        })
     )]
     Within {
         /// The box in whose memory the value is to lie.
@@ -431,22 +433,19 @@ fn check_receive(graph: &TaskGraph, task: &Task, from: DeviceId) -> Result<(), F
     stored("what is received", &task.value, &graph.task(send.reads[0]).value.form)
 }
 
-/// What is written into the memory of a paste is what was received for that paste alone.
+/// What is left in the memory of another row is what was received for that paste, or is shown by that reshape, alone.
 fn check_within(graph: &TaskGraph) -> Result<(), VerifyError> {
     let readers = graph.readers();
     for (id, task) in graph.rows() {
         let Some(within) = &task.within else { continue };
-        let fault = match (&task.verb, readers[id.index()].as_slice()) {
-            (Verb::Receive { .. }, &[reader]) => {
-                let paste = graph.task(reader);
-                let same = matches!(paste.verb, Verb::Paste) && paste.value.region == *within;
-                if same && within.contains(&task.value.region) && paste.slot == task.slot {
-                    continue;
-                }
-                Fault::Within { within: within.clone(), reader: Some(reader) }
+        let readers = readers[id.index()].as_slice();
+        if let &[reader] = readers {
+            let reader = graph.task(reader);
+            if reader.value.region == *within && graph.fits_within(task, reader) && reader.slot == task.slot {
+                continue;
             }
-            (_, readers) => Fault::Within { within: within.clone(), reader: readers.last().copied() },
-        };
+        }
+        let fault = Fault::Within { within: within.clone(), reader: readers.last().copied() };
         return Err(at(graph, id, fault));
     }
     Ok(())
@@ -525,13 +524,13 @@ fn check_memory(graph: &TaskGraph) -> Result<(), VerifyError> {
     let resident = |id: TaskId| graph.fed(id).is_some_and(crate::task::External::is_resident);
     let resident_first =
         graph.rows().filter(|(id, _)| resident(*id)).chain(graph.rows().filter(|(id, _)| !resident(*id)));
-    // For pastes whose memory is written before them: those that every writer has to wait for.
+    // For rows whose memory is written before them: those that every writer has to wait for.
     let mut displaced: BTreeMap<TaskId, Vec<(TaskId, TaskId)>> = BTreeMap::new();
     for (id, task) in resident_first {
         let needed = task.value.form.layout(task.stored()).1 as u64;
         let (slot, arena) = (task.slot, graph.arenas[task.device.index()].0);
-        // What is written into the memory of a paste holds it for the paste.
-        let owner = if task.within.is_some() { readers[id.index()][0] } else { id };
+        // What is left in the memory of another row holds it for that.
+        let owner = owner(graph, &readers, id);
         let aligned = slot.offset.is_multiple_of(ALIGN) && slot.bytes.is_multiple_of(ALIGN);
         if !aligned || slot.bytes < needed || slot.offset + slot.bytes > arena {
             let fault = Fault::Slot { offset: slot.offset, bytes: slot.bytes, needed, arena };

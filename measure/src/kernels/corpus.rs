@@ -262,6 +262,7 @@ fn planned(graph: &Graph, devices: usize) -> Result<TaskGraph, String> {
 
 /// Adds the kernels of every row that computes.
 fn collect(name: &str, tasks: &TaskGraph, kernels: &mut BTreeMap<String, String>, faults: &mut Vec<String>) {
+    let orders = generate::Orders::of(tasks);
     for (id, task) in tasks.rows() {
         match task.verb {
             Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => continue,
@@ -274,7 +275,7 @@ fn collect(name: &str, tasks: &TaskGraph, kernels: &mut BTreeMap<String, String>
         }
         // Of what a newer GPU gets, that which only it gets.
         for (target, all) in [(Target::A100, true), (Target::H200, false)] {
-            match generate::program(tasks, id, &target) {
+            match generate::program(tasks, id, &orders, &target) {
                 Ok(program) => kernels.extend(program.steps.into_iter().filter_map(|step| match step {
                     Step::Launch(launch) if all || is_of_one(launch.kernel.kind()) => {
                         Some((launch.kernel.name.clone(), launch.kernel.source.clone()))
@@ -295,12 +296,14 @@ mod tests {
     fn steps(tasks: &TaskGraph, name: &str) -> Vec<Step> {
         let named = |n: usize| tasks.ops[n].name.ends_with(name);
         let row = tasks.rows().find(|(_, task)| match &task.verb {
-            Verb::Kernel { op, .. } => named(*op),
+            Verb::Kernel { op, .. } | Verb::View { op, .. } => named(*op),
             Verb::Fused { stages } => stages.iter().any(|s| named(s.op)),
             _ => false,
         });
         let (id, _) = row.unwrap_or_else(|| panic!("there is no `{name}`"));
-        generate::program(tasks, id, &Target::H200).unwrap_or_else(|e| panic!("{name}: {e}")).steps
+        generate::program(tasks, id, &generate::Orders::of(tasks), &Target::H200)
+            .unwrap_or_else(|e| panic!("{name}: {e}"))
+            .steps
     }
 
     /// Norms are one kernel, residuals part of the product before them, the gate of the feed-forward net two products and
@@ -323,10 +326,13 @@ mod tests {
             assert!(once, "{name}: {gate:?}");
             let down = steps(&tasks, "mlp.residual");
             assert!(matches!(&down[..], [Step::Matmul(m)] if m.epilogue.add.is_some()), "{name}: {down:?}");
-            // Heads are not the outermost axis of what is multiplied: they are copied there first.
+            // Heads are no outermost axis of what is multiplied, but attention leaves them where they are to be.
             let out = steps(&tasks, "self_attn.residual");
-            let added = matches!(&out[..], [Step::Launch(_), Step::Matmul(m)] if m.epilogue.add.is_some());
-            assert!(added, "{name}: {out:?}");
+            assert!(matches!(&out[..], [Step::Matmul(m)] if m.epilogue.add.is_some()), "{name}: {out:?}");
+            // Angles are turned in two halves of a head, which attention reads as one: in place.
+            for turned in ["self_attn.q", "self_attn.k"] {
+                assert_eq!(steps(&tasks, turned), [], "{name} {turned}");
+            }
         }
     }
 }

@@ -9,3 +9,4 @@ mod nodes;
 mod on_fakes;
 mod replay;
 mod staging;
+mod traffic;

@@ -59,6 +59,17 @@ fn figures_are_those_of_the_gpus() {
         }
         assert!(rates.attention > 0.0 && rates.attention.is_finite());
         let device = &machine.devices[n];
+        // By shape, too: each is bound by its arithmetic, and of the shape that says.
+        let shapes = &device.products.shapes;
+        assert_eq!(shapes.len(), 4 * 3, "{shapes:?}");
+        for (dtype, rate) in [(DType::F64, 1e9), (DType::F32, 2e9), (DType::BF16, 8e9), (DType::F16, 8e9)] {
+            let own: Vec<_> = shapes.iter().filter(|s| s.dtype == dtype).collect();
+            let sizes: Vec<(f64, f64)> = own.iter().map(|s| (s.side, s.points)).collect();
+            assert_eq!(sizes, [(64.0, 491520.0), (32.0, 32768.0), (32.0, 196608.0)], "{dtype}");
+            for s in own {
+                near("a shape", s.rate, rate / slower);
+            }
+        }
         near("f32", device.rate(DType::F32), 2e9 / slower);
         near("f16", device.rate(DType::F16), 8e9 / slower);
     }
@@ -92,6 +103,10 @@ fn what_is_measured_is_planned_with() {
     assert_eq!(figures.machine.len(), found.machine.len());
     assert_eq!(machine.workers().len(), 2);
     near("tf32", machine.devices[0].rate(DType::F32), 4e9);
+    let wide = machine.devices[0].products.shapes.iter().filter(|s| s.dtype == DType::F32);
+    for s in wide {
+        near("a shape of tf32", s.rate, 4e9);
+    }
     let graph = graph(
         "x: input f32[64,64]\nw: param f32[64,64]\ny = einsum f32 (i: 64, j: 64 | k: 64) sum x[i,k] * w[k,j]\nreturn y\n",
     );

@@ -1,7 +1,6 @@
 //! Task graphs for GPUs that are not at hand.
 
 use super::Settings;
-use crate::generate;
 use crate::nodes::{Nodes, Site, Sites};
 use crate::program::Target;
 use ein_ir::dtype::DType;
@@ -36,7 +35,7 @@ pub fn scratch(graph: &TaskGraph, machine: &Machine, settings: Settings) -> Resu
         staging: settings.staging,
         workspace: settings.workspace,
     };
-    let nodes = Nodes::new(graph, &sites, &generate::program)?;
+    let nodes = Nodes::generated(graph, &sites)?;
     let of = |(site, (whole, arena)): (&Site, (&u64, &Bytes))| Bytes(if site.host { 0 } else { whole - arena.0 });
     Ok(sites.devices.iter().zip(nodes.devices.iter().zip(&graph.arenas)).map(of).collect())
 }

@@ -36,7 +36,7 @@ impl Prepared {
         let driver = Driver::new().map_err(|e| failed(0, &e))?;
         let (gpus, places) = used(&driver, seats)?;
         let sites = sites(&gpus, &places, seats, settings)?;
-        let nodes = Nodes::new(graph, &sites, &generate::program)?;
+        let nodes = Nodes::generated(graph, &sites)?;
         Ok(Self { gpus, sites, nodes, seats: seats.to_vec(), settings })
     }
 

@@ -76,7 +76,10 @@ impl Body {
         let axes = &e.accesses[k].axes;
         let operand = match source(k) {
             Some(From::Value(value)) => {
-                let s = Strided::operand(axes, &self.labels, &value.field(0))?;
+                let s = match value.order {
+                    Some(_) => Strided::stepped(axes, &self.labels, &value.region, &value.steps())?,
+                    None => Strided::operand(axes, &self.labels, &value.field(0))?,
+                };
                 Operand::Memory(Memory { place: value.at(0, s.base), dtype: value.dtype(0), steps: s.steps })
             }
             Some(From::Before { rank }) => {

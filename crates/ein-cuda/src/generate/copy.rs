@@ -87,7 +87,7 @@ pub fn stores(word: u64) -> Arc<Kernel> {
 /// sending one reads, which is [`Base::Read`]`(0)`, into the memory of `to`, which is [`Base::Own`]. Either may be
 /// another device's.
 pub fn moved(from: &Task, to: &Task) -> Result<Program, Cause> {
-    let source = Stored { region: from.stored().clone(), form: from.value.form.clone(), place: Base::Read(0).at(0) };
+    let source = Stored::new(from.stored().clone(), from.value.form.clone(), Base::Read(0).at(0));
     let mut program = Program::default();
     fields(&mut program, &source, &Stored::own(to), &to.value.region)?;
     Ok(program)

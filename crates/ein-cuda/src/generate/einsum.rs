@@ -69,7 +69,7 @@ pub(crate) fn fold(
             let mut region = Region(body.labels.0[..e.rank].to_vec());
             region.0.extend(e.monoid.stacked().map(|n| Interval::new(0, n)));
             let form = Form::finished(dtype, region.rank());
-            let between = Stored { region, form, place: Base::Scratch.at(program.scratch.next_multiple_of(256)) };
+            let between = Stored::new(region, form, Base::Scratch.at(program.scratch.next_multiple_of(256)));
             program.scratch = between.place.offset + between.bytes();
             let reduce = Reduce { after: After::Finished(dtype), result: &between, ..reduce };
             reduce.push(program, target)?;

@@ -101,7 +101,7 @@ impl Fused<'_> {
         let spec = row.spec.as_ref().ok_or_else(|| Cause::malformed(format!("`{}` has no kernel", row.name)))?;
         let region: Region = spec.result_region(&first.labels);
         let form = Form::finished(row.result.dtype, region.rank());
-        let between = Stored { region, form, place: Base::Own.at(0) };
+        let between = Stored::new(region, form, Base::Own.at(0));
         let operands = self.operands(0);
         let call = Call { task, row, labels: &first.labels, finish: first.finish, operands, result: between.clone() };
         let mut program = block(&call, target)?;

@@ -67,7 +67,7 @@ pub(crate) fn push(
         result.clone()
     } else {
         let form = Form::finished(between, c.rank);
-        Stored { region: out.clone(), form, place: Base::Scratch.at(scratch) }
+        Stored::new(out.clone(), form, Base::Scratch.at(scratch))
     };
     let after_product = if in_place { scratch } else { (scratch + product.bytes()).next_multiple_of(256) };
     let done = |add: Option<&Memory>| match calls(c, out, &product, add)? {

@@ -1,12 +1,14 @@
 //! Values in memory: which box, in which form, where.
 
+use super::orders::Orders;
 use crate::program::{Base, Place};
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Form;
-use ein_ir::region::Region;
+use ein_ir::region::{Region, strides};
 use ein_task::task::{Task, TaskGraph};
 
-/// A value that a program reads or writes: its fields packed as [`Form::layout`] says.
+/// A value that a program reads or writes: its fields packed as [`Form::layout`] says, each in row-major order of the box
+/// but where another is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
     /// The box whose elements are there.
@@ -15,23 +17,47 @@ pub(crate) struct Stored {
     pub(crate) form: Form,
     /// Where it begins, at a multiple of 16 bytes.
     pub(crate) place: Place,
+    /// Its axes as they lie, that of consecutive elements last, where that is not the box's order. Attention and products
+    /// alone meet such a value.
+    pub(crate) order: Option<Vec<usize>>,
 }
 
 impl Stored {
+    /// A value in the order of its box.
+    pub(crate) fn new(region: Region, form: Form, place: Place) -> Self {
+        Self { region, form, place, order: None }
+    }
+
     /// What a row leaves.
     pub(crate) fn own(task: &Task) -> Self {
-        Self { region: task.stored().clone(), form: task.value.form.clone(), place: Base::Own.at(0) }
+        Self::new(task.stored().clone(), task.value.form.clone(), Base::Own.at(0))
     }
 
     /// What a row reads at position `n` of its reads.
     pub(crate) fn read(graph: &TaskGraph, task: &Task, n: usize) -> Self {
         let read = graph.task(task.reads[n]);
-        Self { region: read.stored().clone(), form: read.value.form.clone(), place: Base::Read(n).at(0) }
+        Self::new(read.stored().clone(), read.value.form.clone(), Base::Read(n).at(0))
     }
 
     /// All that a row reads.
-    pub(crate) fn reads(graph: &TaskGraph, task: &Task) -> Vec<Self> {
-        (0..task.reads.len()).map(|n| Self::read(graph, task, n)).collect()
+    pub(crate) fn reads(graph: &TaskGraph, task: &Task, orders: &Orders) -> Vec<Self> {
+        let read = |n| Self::read(graph, task, n).ordered(orders.get(task.reads[n]));
+        (0..task.reads.len()).map(read).collect()
+    }
+
+    /// The same, its axes in another order.
+    pub(crate) fn ordered(self, order: Option<&[usize]>) -> Self {
+        Self { order: order.map(<[usize]>::to_vec), ..self }
+    }
+
+    /// Elements from one index to the next along every axis of its box.
+    pub(crate) fn steps(&self) -> Vec<i64> {
+        let shape = self.region.shape();
+        let Some(order) = &self.order else { return strides(&shape).into_iter().map(|s| s as i64).collect() };
+        let turned: Vec<usize> = order.iter().map(|&axis| shape[axis]).collect();
+        let mut steps = vec![0; shape.len()];
+        order.iter().zip(strides(&turned)).for_each(|(&axis, step)| steps[axis] = step as i64);
+        steps
     }
 
     /// Type of a field's elements.

@@ -14,14 +14,19 @@ pub(crate) struct Strided {
 }
 
 impl Strided {
-    /// An operand read by `axes` over a block of `labels`, stored as the box `stored`.
+    /// An operand read by `axes` over a block of `labels`, stored as the box `stored`, row after row.
     pub(crate) fn operand(axes: &[Affine], labels: &Region, stored: &Region) -> Result<Self, Cause> {
+        let steps: Vec<i64> = strides(&stored.shape()).into_iter().map(|s| s as i64).collect();
+        Self::stepped(axes, labels, stored, &steps)
+    }
+
+    /// An operand read by `axes` over a block of `labels`, stored as the box `stored` whose axes have these steps.
+    pub(crate) fn stepped(axes: &[Affine], labels: &Region, stored: &Region, steps: &[i64]) -> Result<Self, Cause> {
         if stored.rank() != axes.len() {
             return Err(Cause::malformed(format!("an operand of rank {} is stored as {stored}", axes.len())));
         }
         let mut s = Self { base: 0, steps: vec![0; labels.rank()] };
-        for ((index, stride), own) in axes.iter().zip(strides(&stored.shape())).zip(&stored.0) {
-            let stride = stride as i64;
+        for ((index, &stride), own) in axes.iter().zip(steps).zip(&stored.0) {
             s.base += (index.offset - own.lo as i64) * stride;
             for &(label, scale) in &index.terms {
                 s.base += scale * labels.0[label].lo as i64 * stride;

@@ -10,6 +10,7 @@ use ein_ir::graph::TensorType;
 use ein_ir::monoid::Monoid;
 use ein_ir::op::Op;
 use ein_run::measure::graphs::Rows;
+use ein_task::rates::ShapeRate;
 use ein_task::task::TaskId;
 
 /// What was measured of a GPU.
@@ -41,8 +42,21 @@ pub struct Product {
 impl Rates {
     /// The rate of a type's largest product, f32 being rounded to TF32 or not.
     pub fn of(&self, dtype: DType, tf32: bool) -> f64 {
-        let own = self.products.iter().filter(|p| p.dtype == dtype && p.tf32 == (tf32 && dtype == DType::F32));
+        let own = self.chosen(tf32).filter(|p| p.dtype == dtype);
         own.max_by_key(|p| p.shape.iter().product::<usize>()).map_or(0.0, |p| p.rate)
+    }
+
+    /// The rates of all products as a machine's table has them, f32 being rounded to TF32 or not.
+    pub fn shapes(&self, tf32: bool) -> Vec<ShapeRate> {
+        let row = |p: &Product| {
+            let [m, n, k] = p.shape;
+            ShapeRate { dtype: p.dtype, side: m.min(n).min(k) as f64, points: (m * n * k) as f64, rate: p.rate }
+        };
+        self.chosen(tf32).map(row).collect()
+    }
+
+    fn chosen(&self, tf32: bool) -> impl Iterator<Item = &Product> {
+        self.products.iter().filter(move |p| p.tf32 == (tf32 && p.dtype == DType::F32))
     }
 }
 

@@ -77,8 +77,8 @@ impl Row {
 
     /// Adds the case that the row leaves `expected`, exactly or nearly.
     pub fn check(self, cases: &mut Cases, what: &str, expected: Vec<Dense>, exact: bool) {
-        let program =
-            generate::program(&self.graph, self.id(), &Target::A100).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let program = generate::program(&self.graph, self.id(), &generate::Orders::default(), &Target::A100)
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
         let value = self.graph.task(self.id()).value.clone();
         let own = vec![0xff; value.bytes().0 as usize];
         cases.add(what, program, own, self.reads, move |what, left, _| {

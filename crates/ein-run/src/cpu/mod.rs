@@ -223,6 +223,8 @@ impl Prepared {
                 let labels: Vec<Region> = stages.iter().map(|s| s.labels.clone()).collect();
                 self.block(graph, &labels, &pieces, &mut result, scratch)
             }
+            // What is left in its memory it shows as it lies.
+            Verb::View { .. } if task.reads.iter().any(|&r| graph.task(r).within.is_some()) => Ok(()),
             Verb::View { op, inputs } => {
                 let row = &graph.ops[*op];
                 let Op::View(v) = &row.op else { unreachable!("it was made ready") };
@@ -273,7 +275,7 @@ impl Prepared {
     }
 }
 
-/// The rows whose values a row is lent, in its order: what it reads, but for what was received into its own memory.
+/// The rows whose values a row is lent, in its order: what it reads, but for what was left in its own memory.
 pub(crate) fn lent<'a>(graph: &'a TaskGraph, task: &'a Task) -> impl Iterator<Item = &'a Task> {
     task.reads.iter().map(|r| graph.task(*r)).filter(|t| t.within.is_none())
 }

@@ -87,10 +87,23 @@ impl Problem<'_> {
         let element = types::stored(of);
         let of_value = |v: &str| if call.finish { format!("(total == 0 ? 0 : {v} / total)") } else { v.to_owned() };
         let store = types::store(of, &of_value("v"));
+        let rows = self.batch * self.pairs * self.group * self.queries;
+        let place = if call.result.order.is_some() {
+            // Counted in 32 bits where that is enough.
+            let number = if rows < 1 << 31 { "unsigned" } else { "long long" };
+            let (steps, heads, queries) = (call.result.steps(), self.pairs * self.group, self.queries);
+            format!(
+                "const {number} n = ({number})row, head = n / {queries};
+        return (long long)(head / {heads}) * {} + (long long)(head % {heads}) * {} + (long long)(n % {queries}) * {};",
+                steps[0], steps[1], steps[2]
+            )
+        } else {
+            format!("return row * {e};")
+        };
         let two = if matches!(of, DType::BF16 | DType::F16) && e.is_multiple_of(2) {
             let tag = if of == DType::BF16 { "ein_BF16" } else { "ein_F16" };
             let (a, b) = (of_value("v"), of_value("w"));
-            format!("((unsigned*)values)[(row * {e} + e) / 2] = ein_pack<{tag}>({a}, {b});")
+            format!("((unsigned*)values)[(place(row) + e) / 2] = ein_pack<{tag}>({a}, {b});")
         } else if !e.is_multiple_of(2) {
             format!("value(row, e, v, total);\n        if (e + 1 < {e}) value(row, e + 1, w, total);")
         } else {
@@ -104,8 +117,12 @@ impl Problem<'_> {
         format!(
             "struct NAME_out {{
     unsigned char *values, *tops, *sums;
+    // Where the values of a row of the block begin.
+    EIN_FN long long place(long long row) {{
+        {place}
+    }}
     __device__ __forceinline__ void value(long long row, int e, {real} v, {real} total) const {{
-        (({element}*)values)[row * {e} + e] = {store};
+        (({element}*)values)[place(row) + e] = {store};
     }}
     __device__ __forceinline__ void two(long long row, int e, {real} v, {real} w, {real} total) const {{
         {two}
