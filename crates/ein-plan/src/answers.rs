@@ -1,11 +1,12 @@
 //! Answers to exchange questions, each found and checked once.
 //!
 //! The price and the lowering both ask here, so that what is priced is what is done. A question that was asked
-//! before is answered from memory. So is, on a machine whose devices are all alike, one that differs from an
-//! earlier one only in which device does what: it is asked under canonical names, and the answer is renamed.
+//! before is answered from memory. So is one that differs from an earlier one only in which device does what, as far as
+//! those may change places on the machine: it is asked under canonical names, and the answer is renamed.
 
 use crate::options::{ExchangeStyle, Objective, Options};
-use crate::pattern::{Ports, mix};
+use crate::pattern::mix;
+use crate::symmetry::Symmetry;
 use crate::synthesis::{Aim, Memory, SynthesisError, naive};
 use ein_task::check::{CheckError, Piece, check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program, Step};
@@ -42,8 +43,8 @@ pub struct Answers {
     aim: Aim,
     style: ExchangeStyle,
     known: HashMap<Exchange, Rc<Answer>>,
-    /// Whether devices are interchangeable; found out when first asked.
-    alike: Option<bool>,
+    /// Which devices are interchangeable; found out when first asked.
+    symmetry: Option<Symmetry>,
     memory: Memory,
 }
 
@@ -85,8 +86,8 @@ impl Answers {
     }
 
     fn synthesized(&mut self, exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
-        let alike = *self.alike.get_or_insert_with(|| Ports::uniform(machine));
-        let names = if alike { Names::of(exchange, machine) } else { Names::same(machine) };
+        let symmetry = self.symmetry.get_or_insert_with(|| Symmetry::of(machine));
+        let names = Names::of(exchange, symmetry);
         let renamed = names.exchange(exchange);
         let program = self.memory.synthesize(&renamed, machine, aim)?;
         Ok(names.back(program))
@@ -100,14 +101,10 @@ struct Names {
 }
 
 impl Names {
-    fn same(machine: &Machine) -> Self {
-        Self { canonical: machine.ids().collect(), actual: machine.ids().collect() }
-    }
-
     /// Devices in the order of what they do in a question: what they hold and need, then what those do whom they
     /// share that with. Equal descriptions keep the order of the numbers, so that some questions which are alike
     /// are not found to be; none that differ are taken for alike.
-    fn of(exchange: &Exchange, machine: &Machine) -> Self {
+    fn of(exchange: &Exchange, symmetry: &Symmetry) -> Self {
         // Boxes by size alone: where in the tensor they lie decides nothing but which of them overlap.
         let mut needs: BTreeMap<_, DeviceSet> = BTreeMap::new();
         for n in &exchange.needs {
@@ -115,37 +112,48 @@ impl Names {
             *set = set.with(n.device);
         }
         let needs: Vec<_> = needs.into_iter().collect();
-        let mut name = vec![1u64; machine.len()];
+        let mut name = symmetry.kinds().to_vec();
         for round in 0..3 {
-            let group =
-                |set: DeviceSet| set.iter().fold(set.len() as u64, |sum, d| sum.wrapping_add(mix(name[d.index()])));
+            let group = |set: DeviceSet| symmetry.sum(set, &name);
             let mut next: Vec<u64> = name.iter().map(|n| mix(n.wrapping_add(round))).collect();
             for block in &exchange.have.blocks {
                 let mut what = mix(block.region.volume() as u64) ^ mix(group(block.devices));
+                let mut met = DeviceSet::new();
                 for (region, readers) in &needs {
                     let both = region.overlap(&block.region) as u64;
                     if both > 0 {
                         what = what.wrapping_add(mix(mix(both) ^ mix(group(*readers)).rotate_left(9)));
+                        met = met.union(*readers);
                     }
                 }
-                block.devices.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(mix(what)));
+                for d in block.devices.iter() {
+                    let own = mix(what.wrapping_add(symmetry.beside(d, met)));
+                    next[d.index()] = next[d.index()].wrapping_add(own);
+                }
             }
             for (region, readers) in &needs {
                 let mut what = mix(region.volume() as u64).rotate_left(3) ^ mix(group(*readers));
+                let mut met = DeviceSet::new();
                 for block in &exchange.have.blocks {
                     let both = region.overlap(&block.region) as u64;
                     if both > 0 {
                         what = what.wrapping_add(mix(mix(both) ^ mix(group(block.devices)).rotate_left(17)));
+                        met = met.union(block.devices);
                     }
                 }
-                readers.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(mix(what.wrapping_add(77))));
+                for d in readers.iter() {
+                    let own = mix(what.wrapping_add(77 + (symmetry.beside(d, met) << 32)));
+                    next[d.index()] = next[d.index()].wrapping_add(own);
+                }
             }
             name = next;
         }
-        let mut actual: Vec<DeviceId> = machine.ids().collect();
-        actual.sort_by_key(|d| (name[d.index()], *d));
-        let mut canonical = actual.clone();
-        actual.iter().enumerate().for_each(|(n, d)| canonical[d.index()] = DeviceId(n as u16));
+        let mut canonical = symmetry.places().to_vec();
+        let mut actual = canonical.clone();
+        for (d, place) in symmetry.arranged(&name).into_iter().zip(symmetry.places()) {
+            canonical[d.index()] = *place;
+            actual[place.index()] = d;
+        }
         Self { canonical, actual }
     }
 

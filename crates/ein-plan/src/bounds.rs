@@ -27,8 +27,7 @@ fn arithmetic(spec: &Spec, machine: &Machine) -> f64 {
     if !spec.work.contraction {
         return 0.0;
     }
-    let rate = |d: DeviceId| machine.devices[d.index()].fastest(spec.work.dtype);
-    spec.operations(&spec.space()) / machine.workers().iter().map(rate).sum::<f64>()
+    spec.operations(&spec.space()) / machine.rate_together(|d| d.fastest(spec.work.dtype))
 }
 
 /// Seconds of an operation on all devices at once: operations over all rates, and its bytes, each once, over
@@ -40,13 +39,14 @@ pub fn roofline(spec: &Spec, machine: &Machine) -> f64 {
     if spec.result_region(&space).is_empty() {
         return 0.0;
     }
-    let launch = workers.iter().map(|d| of(d).launch.0).fold(f64::INFINITY, f64::min);
-    let bandwidth: f64 = workers.iter().map(|d| of(d).memory_bandwidth).sum();
+    // A thread alone on its host is faster than its rates.
+    let launch = workers.iter().map(|d| of(d).launch.0).fold(f64::INFINITY, f64::min) / machine.turns.alone.max(1.0);
+    let bandwidth = machine.rate_together(|d| d.memory_bandwidth);
     let memory = spec.bytes(&space) / bandwidth;
     if !spec.work.contraction {
         return if workers.iter().any(|d| of(d).free_elementwise) { 0.0 } else { memory + launch };
     }
-    let rate: f64 = workers.iter().map(|d| of(d).fastest(spec.work.dtype)).sum();
+    let rate = machine.rate_together(|d| d.fastest(spec.work.dtype));
     (spec.operations(&space) / rate).max(memory) + launch
 }
 

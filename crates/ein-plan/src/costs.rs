@@ -4,12 +4,14 @@ use crate::answers::Answers;
 use crate::exchanges::hand_out;
 use crate::layouts::{Layouts, NeedsId, RelationId};
 use crate::options::Objective;
-use crate::pattern::{Axes, Fingerprint, Pattern, Ports, Profile};
+use crate::pattern::{Axes, Fingerprint, Pattern, Profile};
+use crate::ports::Ports;
 use crate::price::PriceError;
+use crate::symmetry::Symmetry;
 use ein_task::bounds;
 use ein_task::machine::Machine;
 use rustc_hash::FxHashMap;
-use std::rc::Rc;
+use std::thread::available_parallelism;
 
 /// Seconds and bytes of one exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -33,6 +35,10 @@ impl Cost {
 /// What a second is worth in bytes under the `bytes` objective: too little to outweigh a byte.
 pub(crate) const TIE: f64 = 1e-3;
 
+/// Exchanges from which on several threads name them, and the most threads.
+const SHARED: usize = 4096;
+const THREADS: usize = 8;
+
 /// The number of a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EntryId(u32);
@@ -52,11 +58,11 @@ struct Entry {
 pub(crate) struct Costs<'a> {
     machine: &'a Machine,
     ports: Ports,
-    uniform: bool,
+    symmetry: Symmetry,
     pairs: FxHashMap<(RelationId, NeedsId), EntryId>,
     axes: Axes,
-    relations: FxHashMap<RelationId, Option<Rc<Profile>>>,
-    needs: FxHashMap<NeedsId, Option<Rc<Profile>>>,
+    relations: FxHashMap<RelationId, Option<Profile>>,
+    needs: FxHashMap<NeedsId, Option<Profile>>,
     /// Patterns under the names that devices have, and under canonical names.
     patterns: FxHashMap<Fingerprint, EntryId>,
     canonical: FxHashMap<Fingerprint, EntryId>,
@@ -74,7 +80,7 @@ impl<'a> Costs<'a> {
         Self {
             machine,
             ports: Ports::of(machine),
-            uniform: Ports::uniform(machine),
+            symmetry: Symmetry::of(machine),
             pairs: FxHashMap::default(),
             axes: Axes::default(),
             relations: FxHashMap::default(),
@@ -116,26 +122,76 @@ impl<'a> Costs<'a> {
 
     /// The number of the price of handing `needs` out from `have`.
     pub fn entry(&mut self, layouts: &Layouts, have: RelationId, needs: NeedsId) -> EntryId {
-        if let Some(&known) = self.pairs.get(&(have, needs)) {
-            return known;
+        self.pairs.get(&(have, needs)).copied().unwrap_or_else(|| self.entries(layouts, &[have], &[needs])[0])
+    }
+
+    /// The numbers of the prices of handing each of `needs` out from each of `have`, the latter's first all first.
+    pub fn entries(&mut self, layouts: &Layouts, have: &[RelationId], needs: &[NeedsId]) -> Vec<EntryId> {
+        let every = have.iter().flat_map(|&h| needs.iter().map(move |&n| (h, n)));
+        let mut entries: Vec<Option<EntryId>> = every.map(|pair| self.pairs.get(&pair).copied()).collect();
+        let width = needs.len();
+        let unknown: Vec<(usize, usize)> =
+            (0..entries.len()).filter(|&at| entries[at].is_none()).map(|at| (at / width, at % width)).collect();
+        let names = self.named(layouts, have, needs, &unknown);
+        for (&(h, n), name) in unknown.iter().zip(names) {
+            let (have, needs) = (have[h], needs[n]);
+            let entry = match name {
+                Some(name) => self.patterns.get(&name).copied().unwrap_or_else(|| {
+                    let (from, to) = (self.relations[&have].as_ref(), self.needs[&needs].as_ref());
+                    let (from, to) = from.zip(to).expect("what has a name has profiles");
+                    let found = self.axes.pattern(layouts.relation_at(have), from, to);
+                    let entry = self.canonical_entry(&found);
+                    self.patterns.insert(name, entry);
+                    entry
+                }),
+                None => self.new_entry(Cost::default(), false),
+            };
+            self.pairs.insert((have, needs), entry);
+            entries[h * width + n] = Some(entry);
         }
-        let relation = layouts.relation_at(have);
+        entries.into_iter().flatten().collect()
+    }
+
+    /// The fingerprints of exchanges, given by positions of what there is and of what is needed; nothing of those that have
+    /// too many blocks. Threads share them where they are many.
+    fn named(
+        &mut self,
+        layouts: &Layouts,
+        have: &[RelationId],
+        needs: &[NeedsId],
+        pairs: &[(usize, usize)],
+    ) -> Vec<Option<Fingerprint>> {
+        if pairs.is_empty() {
+            return Vec::new();
+        }
         let axes = &mut self.axes;
-        let from = self.relations.entry(have).or_insert_with(|| axes.of_relation(relation).map(Rc::new)).clone();
-        let to = self.needs.entry(needs).or_insert_with(|| axes.of_needs(layouts.needs_at(needs)).map(Rc::new)).clone();
-        let entry = if let (Some(from), Some(to)) = (from, to) {
-            let name = self.axes.fingerprint(relation, &from, &to);
-            self.patterns.get(&name).copied().unwrap_or_else(|| {
-                let found = self.axes.pattern(relation, &from, &to);
-                let entry = self.canonical_entry(name, &found);
-                self.patterns.insert(name, entry);
-                entry
-            })
-        } else {
-            self.new_entry(Cost::default(), false)
+        for &h in have {
+            self.relations.entry(h).or_insert_with(|| axes.of_relation(layouts.relation_at(h)));
+        }
+        for &n in needs {
+            self.needs.entry(n).or_insert_with(|| axes.of_needs(layouts.needs_at(n)));
+        }
+        let from: Vec<Option<&Profile>> = have.iter().map(|h| self.relations[h].as_ref()).collect();
+        let to: Vec<Option<&Profile>> = needs.iter().map(|n| self.needs[n].as_ref()).collect();
+        let (own, other): (Vec<&Profile>, Vec<&Profile>) =
+            (from.iter().flatten().copied().collect(), to.iter().flatten().copied().collect());
+        axes.prepare(&own, &other);
+        let axes = &*axes;
+        let name = |&(h, n): &(usize, usize)| {
+            let (from, to) = from[h].zip(to[n])?;
+            Some(axes.fingerprint(layouts.relation_at(have[h]), from, to))
         };
-        self.pairs.insert((have, needs), entry);
-        entry
+        let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
+        if pairs.len() < SHARED || threads == 1 {
+            return pairs.iter().map(name).collect();
+        }
+        let name = &name;
+        std::thread::scope(|scope| {
+            let parts = pairs.chunks(pairs.len().div_ceil(threads));
+            let parts: Vec<_> =
+                parts.map(|part| scope.spawn(move || part.iter().map(name).collect::<Vec<_>>())).collect();
+            parts.into_iter().flat_map(|p| p.join().expect("naming does not panic")).collect()
+        })
     }
 
     fn new_entry(&mut self, cost: Cost, exact: bool) -> EntryId {
@@ -145,8 +201,8 @@ impl<'a> Costs<'a> {
     }
 
     /// The entry of a pattern not seen before under these names.
-    fn canonical_entry(&mut self, name: Fingerprint, found: &Pattern) -> EntryId {
-        let canonical = if self.uniform { found.renamed() } else { name };
+    fn canonical_entry(&mut self, found: &Pattern) -> EntryId {
+        let canonical = found.renamed(&self.symmetry);
         if let Some(&known) = self.canonical.get(&canonical) {
             return known;
         }
@@ -196,6 +252,14 @@ impl<'a> Costs<'a> {
         let proved = bounds::bound(&exchange, &exchange.atoms(), self.machine).total().0;
         let Cost { seconds, bytes } = self.at(entry);
         self.set(entry, Cost { seconds: seconds.max(proved), bytes }, false);
+    }
+
+    /// What receiving a byte more at the busiest device adds to a price at least.
+    pub fn least_of_a_byte(&self, objective: Objective) -> f64 {
+        match objective {
+            Objective::Time | Objective::Makespan | Objective::Memory => 1.0 / self.ports.widest(),
+            Objective::Bytes => 1.0,
+        }
     }
 
     /// What answers the questions.

@@ -33,6 +33,8 @@ pub(crate) struct Decided {
     pub price: Price,
     /// No choice costs less.
     pub bound: f64,
+    /// Whether a quicker choice was found that does not fit.
+    pub tight: bool,
     /// How much was searched.
     pub effort: Effort,
     /// The exchanges that were answered on the way.
@@ -90,32 +92,38 @@ pub(crate) fn cost(price: &Price, tasks: &TaskGraph, machine: &Machine, objectiv
 
 /// Searches for the cheapest choice that fits. With a time limit, among few candidates first, so that there soon is a plan,
 /// and then among all, as far as time allows. Of an exchange, `hiding` times the seconds that
-/// the row it feeds, or the one that feeds it, computes count for little.
+/// the row it feeds, or the one that feeds it, computes count for little. `known` are exchanges that were answered before, in
+/// the style asked for.
 pub(crate) fn searched(
     graph: &Graph,
     machine: &Machine,
     options: &Options,
     deadline: Deadline,
     hiding: f64,
+    known: Answers,
 ) -> Result<Decided, PlanError> {
     if options.offload {
         // What fits without the host needs none of it: of the prices of memory nearly all send everything there.
-        match searched(graph, machine, &Options { offload: false, ..options.clone() }, deadline, hiding) {
+        match searched(graph, machine, &Options { offload: false, ..options.clone() }, deadline, hiding, known) {
             Ok(mut without) => {
                 without.options.offload = true;
                 // For the least memory, what is sent from the host may leave less to hold.
                 let with = match options.objective {
                     Objective::Time | Objective::Makespan | Objective::Bytes => return Ok(without),
-                    Objective::Memory => searched_from_host(graph, machine, options, deadline, hiding),
+                    Objective::Memory => {
+                        searched_from_host(graph, machine, options, deadline, hiding, Answers::of(options))
+                    }
                 };
                 let memory = |d: &Decided| fullest(&d.tasks, machine);
                 return Ok(with.ok().filter(|with| memory(with) < memory(&without)).unwrap_or(without));
             }
-            Err(PlanError::DoesNotFit { .. }) => {}
+            Err(PlanError::DoesNotFit { .. }) => {
+                return searched_from_host(graph, machine, options, deadline, hiding, Answers::of(options));
+            }
             Err(other) => return Err(other),
         }
     }
-    searched_from_host(graph, machine, options, deadline, hiding)
+    searched_from_host(graph, machine, options, deadline, hiding, known)
 }
 
 /// [`searched`], with the homes at hosts that the options allow.
@@ -125,13 +133,14 @@ fn searched_from_host(
     options: &Options,
     deadline: Deadline,
     hiding: f64,
+    known: Answers,
 ) -> Result<Decided, PlanError> {
-    let all = || searched_among(graph, machine, options, Richness::of(machine), deadline, hiding);
+    let all = |known| searched_among(graph, machine, options, Richness::of(machine), deadline, hiding, known);
     if options.time_limit.is_none() {
-        return all();
+        return all(known);
     }
-    let first = searched_among(graph, machine, options, Richness::little(), deadline, hiding);
-    let mut decided = match (first, all()) {
+    let first = searched_among(graph, machine, options, Richness::little(), deadline, hiding, known);
+    let mut decided = match (first, all(Answers::of(options))) {
         // What fits among all may not have been among the few.
         (Err(PlanError::DoesNotFit { .. } | PlanError::TimeLimit { .. }), all) => return all,
         // The bound of the few bounds nothing else.
@@ -157,8 +166,8 @@ fn searched_among(
     richness: Richness,
     deadline: Deadline,
     hiding: f64,
+    mut known: Answers,
 ) -> Result<Decided, PlanError> {
-    let mut known = Answers::of(options);
     let search = Search::new(graph, machine, options, &mut known, richness, deadline, hiding)?;
     // Asked only where the quickest programs do not fit.
     let lean = styles(options).pop().filter(|o| o.exchange != options.exchange);
@@ -197,7 +206,16 @@ fn searched_among(
                 known = Answers::of(&asked);
             }
             let price = price_with(graph, &choice, machine, &asked, &mut known)?;
-            Ok(Decided { options: asked, choice, tasks, price, bound, effort, known })
+            Ok(Decided {
+                options: asked,
+                choice,
+                tasks,
+                price,
+                bound,
+                tight: !fits || options.objective == Objective::Memory,
+                effort,
+                known,
+            })
         }
         (None, Some(lack)) => Err(does_not_fit(&lack)),
         (None, None) => unreachable!("an attempt fits or lacks"),
@@ -253,6 +271,7 @@ impl Fitting<'_> {
     fn attempt_uneven(&mut self, multiplier: f64, uneven: f64) -> Result<Attempt, PlanError> {
         self.search.multiplier = multiplier;
         self.search.uneven = uneven;
+        self.search.apart = false;
         let found = self.search.solve()?;
         let rounds = self.effort.rounds + found.effort.rounds;
         let stopped = self.effort.stopped | found.effort.stopped;

@@ -80,6 +80,18 @@ pub(crate) fn held_of(needs: &[Need], whole: &Region) -> Option<Vec<Held>> {
         .then(|| boxes.into_iter().map(|(region, devices)| Held { region: region.clone(), devices }).collect())
 }
 
+/// The home that has what a list of needs asks for where it is needed; nothing if the list does not ask for all of the
+/// tensor.
+pub(crate) fn home_of(needs: &[Need], whole: &Region) -> Option<Vec<Held>> {
+    held_of(needs, whole).or_else(|| {
+        let mut left = vec![whole.clone()];
+        for need in needs {
+            left = left.iter().flat_map(|part| part.subtract(&need.region)).collect();
+        }
+        left.is_empty().then(|| refined(needs, whole, DeviceId(0)))
+    })
+}
+
 /// Disjoint blocks that fill the tensor and hold every need at its device. What nobody needs is at `spare`.
 pub(crate) fn refined(needs: &[Need], whole: &Region, spare: DeviceId) -> Vec<Held> {
     let mut boxes: BTreeMap<Region, DeviceSet> = BTreeMap::new();

@@ -35,11 +35,14 @@ mod pattern;
 pub mod plan;
 #[cfg(test)]
 mod plan_tests;
+mod ports;
 pub mod price;
+mod recompute;
 mod recursive;
 pub mod report;
 pub mod saved;
 mod search;
 pub mod strategies;
+mod symmetry;
 pub mod synthesis;
 pub mod together;

@@ -5,6 +5,7 @@
 //! asked as always, and then as if a part of what those compute hid as many seconds of the exchange; each answer is
 //! lowered, cut for overlap and simulated, and the quickest stays.
 
+use crate::answers::Answers;
 use crate::deadline::Deadline;
 use crate::error::PlanError;
 use crate::fit::{Decided, searched};
@@ -32,12 +33,15 @@ pub(crate) fn quickest(
     let mut seen = Vec::new();
     let mut rounds = 0;
     let mut stopped = false;
+    // What one search had answered the next need not ask again.
+    let mut answers = None;
     for hiding in HIDING {
         if best.is_some() && deadline.is_over() {
             stopped = true;
             break;
         }
-        let mut decided = match searched(graph, machine, options, deadline, hiding) {
+        let known = answers.take().unwrap_or_else(|| Answers::of(options));
+        let mut decided = match searched(graph, machine, options, deadline, hiding, known) {
             // What there is by now is a plan.
             Err(PlanError::TimeLimit { .. }) if best.is_some() => {
                 stopped = true;
@@ -50,7 +54,12 @@ pub(crate) fn quickest(
         rounds += decided.effort.rounds;
         stopped |= decided.effort.stopped;
         decided.bound = 0.0;
+        let keep = |decided: &mut Decided| {
+            let same = decided.options.exchange == options.exchange;
+            same.then(|| std::mem::replace(&mut decided.known, Answers::of(options)))
+        };
         if seen.contains(&decided.choice) {
+            answers = keep(&mut decided);
             continue;
         }
         seen.push(decided.choice.clone());
@@ -58,6 +67,7 @@ pub(crate) fn quickest(
         let Decided { choice, tasks, effort, known, .. } = &mut decided;
         let found = overlapped(graph, machine, &asked, choice, tasks, effort.patterns, known)?;
         let hideable = decided.price.seconds.0 - decided.price.compute.0;
+        answers = keep(&mut decided);
         let nothing = hideable <= NOTHING * decided.price.seconds.0;
         if best.as_ref().is_none_or(|(_, b)| found.simulated_seconds.0 < b.simulated_seconds.0) {
             best = Some((decided, found));

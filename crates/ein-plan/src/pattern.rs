@@ -1,15 +1,15 @@
 //! What an exchange must do, without where in the tensor it does it: atoms grouped by who holds each partial
 //! and who reads. Thousands of exchanges between candidate layouts are a few hundred patterns.
 
+use crate::symmetry::Symmetry;
 use ein_ir::monoid::{Field, Form};
 use ein_ir::region::Region;
 use ein_task::exchange::Need;
-use ein_task::machine::{DeviceId, DeviceSet, Link, Machine};
+use ein_task::machine::{DeviceId, DeviceSet};
 use ein_task::relation::Relation;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The holders of every partial: mostly of one or two.
 pub(crate) type Holders = SmallVec<[DeviceSet; 2]>;
@@ -27,6 +27,13 @@ pub(crate) struct Atom {
     pub finished: u64,
 }
 
+impl Atom {
+    /// The devices that alone have some partial.
+    pub fn alone(&self) -> DeviceSet {
+        self.holders.iter().filter(|h| h.len() == 1).fold(DeviceSet::new(), |all, h| all.union(*h))
+    }
+}
+
 /// The atoms of an exchange that need work, sorted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub(crate) struct Pattern(pub Vec<Atom>);
@@ -34,10 +41,44 @@ pub(crate) struct Pattern(pub Vec<Atom>);
 /// A pattern's name: equal for equal patterns, and different for different ones but by a chance of one in 2^100.
 pub(crate) type Fingerprint = u128;
 
-/// Positions of up to 128 blocks.
-type Mask = u128;
+/// Positions of up to [`MOST`] blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Mask(u128, u128);
 
-const MOST: usize = 128;
+/// Two blocks for each of as many devices as there may be.
+const MOST: usize = 256;
+
+impl Mask {
+    fn with(self, n: usize) -> Self {
+        if n < 128 { Self(self.0 | 1 << n, self.1) } else { Self(self.0, self.1 | 1 << (n - 128)) }
+    }
+
+    /// The first `n`.
+    fn first(n: usize) -> Self {
+        (0..n).fold(Self::default(), Self::with)
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0, self.1 & other.1)
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 | self.1 == 0
+    }
+
+    fn ones(self) -> impl Iterator<Item = usize> {
+        let Self(mut low, mut high) = self;
+        std::iter::from_fn(move || {
+            let (word, from) = if low != 0 { (&mut low, 0) } else { (&mut high, 128) };
+            if *word == 0 {
+                return None;
+            }
+            let n = word.trailing_zeros() as usize;
+            *word &= *word - 1;
+            Some(from + n)
+        })
+    }
+}
 
 /// One axis of a list of boxes: where it is cut, and which boxes cover each run between cuts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,13 +93,19 @@ pub(crate) struct Profile {
     devices: Vec<DeviceSet>,
 }
 
-/// Two axes laid over each other: runs with the boxes of either that cover them.
-type Overlay = Rc<Vec<(u64, Mask, Mask)>>;
+/// Two axes laid over each other: how much is covered as a run of the one and as a run of the other, each the first that is
+/// covered so.
+type Overlay = Vec<(u64, u32, u32)>;
+
+/// The same with the two axes, which say by which boxes.
+type Laid<'a> = (&'a [(u64, u32, u32)], &'a Axis, &'a Axis);
 
 /// Interned axes, and overlays of them.
 #[derive(Debug, Default)]
 pub(crate) struct Axes {
     all: Vec<Axis>,
+    /// Of every run of every axis, the first that is covered by the same boxes.
+    firsts: Vec<Vec<u32>>,
     known: FxHashMap<Axis, u32>,
     overlays: FxHashMap<(u32, u32), Overlay>,
 }
@@ -93,11 +140,14 @@ impl Axes {
                 cuts.dedup();
                 let covering = |lo: usize| {
                     let inside = boxes.iter().enumerate().filter(|(_, b)| b.0.0[axis].lo <= lo && lo < b.0.0[axis].hi);
-                    inside.fold(0, |mask: Mask, (n, _)| mask | 1 << n)
+                    inside.fold(Mask::default(), |mask, (n, _)| mask.with(n))
                 };
                 let axis = Axis(cuts.iter().map(|&lo| (lo, covering(lo))).collect());
                 let next = self.all.len() as u32;
                 *self.known.entry(axis).or_insert_with_key(|axis| {
+                    let mut first: FxHashMap<Mask, u32> = FxHashMap::default();
+                    let runs = axis.0.iter().enumerate();
+                    self.firsts.push(runs.map(|(n, run)| *first.entry(run.1).or_insert(n as u32)).collect());
                     self.all.push(axis.clone());
                     next
                 })
@@ -106,33 +156,46 @@ impl Axes {
         Some(Profile { axes, devices: boxes.iter().map(|b| b.1).collect() })
     }
 
-    fn overlay(&mut self, a: u32, b: u32) -> Overlay {
-        if let Some(known) = self.overlays.get(&(a, b)) {
-            return known.clone();
+    fn lay_over(&mut self, a: u32, b: u32) {
+        if self.overlays.contains_key(&(a, b)) {
+            return;
         }
         let (x, y) = (&self.all[a as usize].0, &self.all[b as usize].0);
         let mut cuts: Vec<usize> = x.iter().chain(y).map(|c| c.0).collect();
         cuts.sort_unstable();
         cuts.dedup();
-        let at = |axis: &[(usize, Mask)], lo: usize| {
-            let n = axis.partition_point(|c| c.0 <= lo);
-            if n == 0 { 0 } else { axis[n - 1].1 }
+        // Runs of equal cover are one, wherever they are.
+        let at = |axis: u32, runs: &[(usize, Mask)], lo: usize| {
+            let n = runs.partition_point(|c| c.0 <= lo);
+            (n > 0 && !runs[n - 1].1.is_empty()).then(|| self.firsts[axis as usize][n - 1])
         };
-        let mut runs: BTreeMap<(Mask, Mask), u64> = BTreeMap::new();
+        let mut runs: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         for w in cuts.windows(2) {
-            let masks = (at(x, w[0]), at(y, w[0]));
-            if masks.0 != 0 && masks.1 != 0 {
-                // Runs of equal cover are one, wherever they are.
-                *runs.entry(masks).or_default() += (w[1] - w[0]) as u64;
+            if let Some(both) = at(a, x, w[0]).zip(at(b, y, w[0])) {
+                *runs.entry(both).or_default() += (w[1] - w[0]) as u64;
             }
         }
-        let overlay: Overlay = Rc::new(runs.into_iter().map(|((p, q), n)| (n, p, q)).collect());
-        self.overlays.insert((a, b), overlay.clone());
-        overlay
+        let overlay = runs.into_iter().map(|((p, q), n)| (n, p, q)).collect();
+        self.overlays.insert((a, b), overlay);
     }
 
-    /// The fingerprint of [`Axes::pattern`], which costs less than the pattern.
-    pub fn fingerprint(&mut self, relation: &Relation, have: &Profile, needs: &Profile) -> Fingerprint {
+    /// Lays all axes of some profiles over those of others, which fingerprints and patterns of any two of them ask for.
+    pub fn prepare(&mut self, have: &[&Profile], needs: &[&Profile]) {
+        // What nobody has or needs has no axes.
+        let rank = have.iter().chain(needs).map(|p| p.axes.len()).max().unwrap_or(0);
+        for axis in 0..rank {
+            let of = |all: &[&Profile]| all.iter().filter_map(|p| p.axes.get(axis).copied()).collect::<BTreeSet<u32>>();
+            let (own, other) = (of(have), of(needs));
+            for &a in &own {
+                for &b in &other {
+                    self.lay_over(a, b);
+                }
+            }
+        }
+    }
+
+    /// The fingerprint of [`Axes::pattern`], which costs less than the pattern. Of profiles that were prepared.
+    pub fn fingerprint(&self, relation: &Relation, have: &Profile, needs: &Profile) -> Fingerprint {
         let mut sum = 0;
         self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
             sum = named(sum, holders, readers, pending, finished);
@@ -140,8 +203,8 @@ impl Axes {
         sum
     }
 
-    /// What handing out from `have` must do, up to where in the tensor it is.
-    pub fn pattern(&mut self, relation: &Relation, have: &Profile, needs: &Profile) -> Pattern {
+    /// What handing out from `have` must do, up to where in the tensor it is. Of profiles that were prepared.
+    pub fn pattern(&self, relation: &Relation, have: &Profile, needs: &Profile) -> Pattern {
         let mut atoms = Vec::new();
         self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
             let mut holders = Holders::from_slice(holders);
@@ -153,7 +216,7 @@ impl Axes {
 
     /// Calls `found` with holders, readers and bytes of everything that handing out from `have` has to bring.
     fn cells(
-        &mut self,
+        &self,
         relation: &Relation,
         have: &Profile,
         needs: &Profile,
@@ -163,8 +226,10 @@ impl Axes {
         if have.devices.is_empty() || needs.devices.is_empty() {
             return;
         }
-        let overlays: SmallVec<[Overlay; 6]> =
-            have.axes.iter().zip(&needs.axes).map(|(&a, &b)| self.overlay(a, b)).collect();
+        let overlay = |(&a, &b): (&u32, &u32)| -> Laid<'_> {
+            (&self.overlays[&(a, b)], &self.all[a as usize], &self.all[b as usize])
+        };
+        let overlays: SmallVec<[Laid<'_>; 6]> = have.axes.iter().zip(&needs.axes).map(overlay).collect();
         let mut lengths: SmallVec<[u64; 6]> = SmallVec::from_elem(0, overlays.len());
         let bytes = |form: &Form, lengths: &[u64]| -> u64 {
             let of = |f: &Field| f.axes.iter().map(|&a| lengths[a]).product::<u64>() * f.dtype.bytes() as u64;
@@ -172,11 +237,11 @@ impl Axes {
         };
         let mut holders = Holders::new();
         // A tensor without axes has one point, which every block and every box that there is covers.
-        let every = (first(have.devices.len()), first(needs.devices.len()));
+        let every = (Mask::first(have.devices.len()), Mask::first(needs.devices.len()));
         lay(&overlays, 0, every, &mut lengths, &mut |(blocks, boxes), lengths| {
-            let mut readers = ones(boxes).fold(DeviceSet::new(), |set, n| set.union(needs.devices[n]));
+            let mut readers = boxes.ones().fold(DeviceSet::new(), |set, n| set.union(needs.devices[n]));
             holders.clear();
-            holders.extend(ones(blocks).map(|b| have.devices[b]));
+            holders.extend(blocks.ones().map(|b| have.devices[b]));
             if let [only] = holders[..] {
                 readers = readers.without(only);
             }
@@ -221,207 +286,60 @@ fn merged(mut atoms: Vec<Atom>) -> Vec<Atom> {
     merged
 }
 
-/// The mask of the first `n`.
-fn first(n: usize) -> Mask {
-    if n >= Mask::BITS as usize { Mask::MAX } else { (1 << n) - 1 }
-}
-
-fn ones(mut mask: Mask) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        if mask == 0 {
-            return None;
-        }
-        let n = mask.trailing_zeros() as usize;
-        mask &= mask - 1;
-        Some(n)
-    })
-}
-
 fn lay(
-    overlays: &[Overlay],
+    overlays: &[Laid<'_>],
     axis: usize,
     masks: (Mask, Mask),
     lengths: &mut [u64],
     found: &mut impl FnMut((Mask, Mask), &[u64]),
 ) {
-    let Some(overlay) = overlays.get(axis) else {
+    let Some((overlay, own, other)) = overlays.get(axis) else {
         found(masks, lengths);
         return;
     };
-    for &(length, blocks, boxes) in overlay.iter() {
-        let next = (masks.0 & blocks, masks.1 & boxes);
-        if next.0 != 0 && next.1 != 0 {
+    for &(length, blocks, boxes) in *overlay {
+        let next = (masks.0.and(own.0[blocks as usize].1), masks.1.and(other.0[boxes as usize].1));
+        if !next.0.is_empty() && !next.1.is_empty() {
             lengths[axis] = length;
             lay(overlays, axis + 1, next, lengths, found);
         }
     }
 }
 
-/// Bandwidths of a machine's devices, for bounds.
-#[derive(Clone, Debug)]
-pub(crate) struct Ports {
-    /// Bytes per second out of each device over all its links.
-    out: Vec<f64>,
-    /// Bytes per second into each device.
-    into: Vec<f64>,
-    latency: f64,
-}
-
-impl Ports {
-    /// What each device can send and receive when all its links run at once.
-    pub fn of(machine: &Machine) -> Self {
-        let n = machine.len();
-        let width = |r: usize| machine.resources[r].bandwidth;
-        // Of each link its tightest resource, each resource once, and no more than one that all links share.
-        let total = |of: &dyn Fn(&Link) -> bool| -> f64 {
-            let mut tightest: Vec<usize> = Vec::new();
-            let mut shared: Option<Vec<usize>> = None;
-            for l in machine.links.iter().filter(|l| of(l)) {
-                let slowest = l.resources.iter().copied().min_by(|a, b| width(*a).total_cmp(&width(*b)).then(a.cmp(b)));
-                let Some(slowest) = slowest else { return f64::INFINITY };
-                tightest.push(slowest);
-                match &mut shared {
-                    None => shared = Some(l.resources.clone()),
-                    Some(shared) => shared.retain(|r| l.resources.contains(r)),
-                }
-            }
-            tightest.sort_unstable();
-            tightest.dedup();
-            let sum = tightest.iter().map(|&r| width(r)).sum();
-            shared.into_iter().flatten().map(width).fold(sum, f64::min)
-        };
-        let out = (0..n).map(|d| total(&|l: &Link| l.from.index() == d)).collect();
-        let into = (0..n).map(|d| total(&|l: &Link| l.to.index() == d)).collect();
-        let least = machine.links.iter().map(|l| l.latency.0).fold(f64::INFINITY, f64::min);
-        let latency = if least.is_finite() { least } else { 0.0 };
-        Self { out, into, latency: latency + machine.issue.0 }
-    }
-
-    /// Whether every ordered pair has a link of one latency through ports that are all equally wide and
-    /// that no other device shares, so that devices are interchangeable.
-    pub fn uniform(machine: &Machine) -> bool {
-        let n = machine.len();
-        let Some(first) = machine.links.first() else { return n <= 1 };
-        // Of every resource: how many links use it, and whether they all come from, or lead to, one device.
-        let mut users = vec![(0usize, true, true, first.from, first.to); machine.resources.len()];
-        for l in &machine.links {
-            for &r in &l.resources {
-                let (count, one_from, one_to, from, to) = &mut users[r];
-                if *count == 0 {
-                    (*from, *to) = (l.from, l.to);
-                }
-                *count += 1;
-                *one_from &= *from == l.from;
-                *one_to &= *to == l.to;
-            }
-        }
-        let same_widths = |l: &Link| {
-            let width = |r: &usize| machine.resources[*r].bandwidth.to_bits();
-            l.resources.len() == first.resources.len()
-                && l.resources.iter().map(width).eq(first.resources.iter().map(width))
-        };
-        let plain = |l: &Link| {
-            l.latency == first.latency
-                && same_widths(l)
-                && l.resources.iter().all(|&r| {
-                    let (count, one_from, one_to, ..) = users[r];
-                    count == 1 || (count == n - 1 && (one_from || one_to))
-                })
-        };
-        machine.links.len() == n * (n - 1) && machine.links.iter().all(plain) && machine.workers().len() == n
-    }
-
-    /// Seconds below which no program for the pattern stays, and bytes it must move.
-    pub fn bound(&self, pattern: &Pattern) -> (f64, f64) {
-        if pattern.0.is_empty() {
-            return (0.0, 0.0);
-        }
-        let n = self.out.len();
-        let (mut sent, mut received) = (vec![0.0; n], vec![0.0; n]);
-        let mut bytes = 0.0;
-        for atom in &pattern.0 {
-            let finished = atom.finished as f64;
-            let m = atom.holders.len();
-            if m == 1 {
-                bytes += finished * atom.readers.len() as f64;
-                if let (1, Some(d)) = (atom.holders[0].len(), atom.holders[0].lowest()) {
-                    sent[d.index()] += finished;
-                }
-                for d in atom.readers.iter() {
-                    received[d.index()] += finished;
-                }
-                continue;
-            }
-            let pending = atom.pending as f64;
-            let piece = pending.min(finished);
-            // Before the first device is complete, all other partials have come to it; after, every other
-            // reader still receives something.
-            let mut has = vec![0usize; n];
-            atom.holders.iter().flat_map(|h| h.iter()).for_each(|d| has[d.index()] += 1);
-            let lacks = |d: DeviceId| m - has[d.index()];
-            let lacking = atom.readers.iter().filter(|&r| lacks(r) > 0).count();
-            let least = (0..n as u16)
-                .map(DeviceId)
-                .map(|v| {
-                    let others = lacking - usize::from(atom.readers.contains(v) && lacks(v) > 0);
-                    lacks(v) as f64 * pending + others as f64 * piece
-                })
-                .fold(f64::INFINITY, f64::min);
-            bytes += least;
-            for d in atom.readers.iter().filter(|&d| lacks(d) > 0) {
-                received[d.index()] += piece;
-            }
-            for h in &atom.holders {
-                if let (1, Some(d)) = (h.len(), h.lowest())
-                    && atom.readers.iter().any(|r| r != d)
-                {
-                    sent[d.index()] += piece;
-                }
-            }
-        }
-        if bytes == 0.0 {
-            return (0.0, 0.0);
-        }
-        let worst = |loads: &[f64], ports: &[f64]| {
-            let each = loads.iter().zip(ports).map(|(l, b)| if *l > 0.0 { l / b } else { 0.0 });
-            each.fold(0.0, f64::max).max(bytes / ports.iter().sum::<f64>())
-        };
-        (worst(&sent, &self.out).max(worst(&received, &self.into)) + self.latency, bytes)
-    }
-}
-
 impl Pattern {
-    /// The fingerprint of the pattern with devices renamed by what they do in it, so that patterns which differ in
-    /// names only mostly become equal. Right on machines where every device is like every other.
-    pub fn renamed(&self) -> Fingerprint {
+    /// The fingerprint of the pattern with devices renamed by what they do in it, as far as they may change places on
+    /// the machine, so that patterns which differ in names only mostly become equal.
+    pub fn renamed(&self, symmetry: &Symmetry) -> Fingerprint {
         // A device is described by the atoms it takes part in, then by the descriptions of those it meets.
-        let mut name = [1u64; DeviceSet::MAX];
-        let mut used = DeviceSet::new();
+        let mut name = symmetry.kinds().to_vec();
         for round in 0..3 {
-            let mut next = [0u64; DeviceSet::MAX];
-            let group =
-                |set: DeviceSet| set.iter().fold(set.len() as u64, |sum, d| sum.wrapping_add(mix(name[d.index()])));
+            let mut next = vec![0u64; name.len()];
+            let group = |set: DeviceSet| symmetry.sum(set, &name);
             for a in &self.0 {
                 let readers = mix(group(a.readers));
                 let holders = a.holders.iter().fold(0u64, |sum, h| sum.wrapping_add(mix(group(*h))));
                 let atom = mix(a.pending ^ mix(a.finished) ^ readers.rotate_left(7)).wrapping_add(holders);
                 for h in &a.holders {
-                    let part = mix(atom ^ mix(group(*h)));
-                    h.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(part));
-                    used = used.union(*h);
+                    let part = atom ^ mix(group(*h));
+                    for d in h.iter() {
+                        let own = mix(part.wrapping_add(symmetry.beside(d, a.readers)));
+                        next[d.index()] = next[d.index()].wrapping_add(own);
+                    }
                 }
-                let part = mix(atom.wrapping_add(77));
-                a.readers.iter().for_each(|d| next[d.index()] = next[d.index()].wrapping_add(part));
-                used = used.union(a.readers);
+                let part = atom.wrapping_add(77);
+                let every = a.holders.iter().fold(DeviceSet::new(), |all, h| all.union(*h));
+                for d in a.readers.iter() {
+                    let own = mix(part.wrapping_add(symmetry.beside(d, every) << 32));
+                    next[d.index()] = next[d.index()].wrapping_add(own);
+                }
             }
-            for d in used.iter().map(DeviceId::index) {
-                name[d] = mix(next[d].wrapping_add(mix(name[d]) ^ round));
+            for (name, next) in name.iter_mut().zip(next) {
+                *name = mix(next.wrapping_add(mix(*name) ^ round));
             }
         }
-        let mut order: Vec<DeviceId> = used.iter().collect();
-        order.sort_by_key(|d| (name[d.index()], *d));
         let mut place = [DeviceId(0); DeviceSet::MAX];
-        order.iter().enumerate().for_each(|(n, d)| place[d.index()] = DeviceId(n as u16));
+        let arranged = symmetry.arranged(&name);
+        arranged.iter().zip(symmetry.places()).for_each(|(d, n)| place[d.index()] = *n);
         let renamed = |set: DeviceSet| set.iter().map(|d| place[d.index()]).collect::<DeviceSet>();
         self.0.iter().fold(0, |sum, a| {
             let holders: Holders = a.holders.iter().map(|h| renamed(*h)).collect();
@@ -435,4 +353,18 @@ pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58476d1ce4e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d049bb133111eb);
     x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two blocks of each of 72 devices are few enough for the fast way.
+    #[test]
+    fn masks_have_room() {
+        let all = Mask::first(MOST);
+        assert!(all.ones().eq(0..MOST) && Mask::first(0).is_empty());
+        assert!(Mask::default().with(127).with(128).with(3).ones().eq([3, 127, 128]));
+        assert!(all.and(Mask::default().with(200)).ones().eq([200]));
+    }
 }

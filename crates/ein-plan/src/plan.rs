@@ -10,6 +10,7 @@ use crate::makespan::quickest;
 use crate::options::{ExchangeStyle, Objective, Options, Placement, Strategy};
 use crate::overlap::{Overlap, overlap};
 use crate::price::price_with;
+use crate::recompute;
 use crate::report::{Assumptions, Effort, PerDevice, Report, StrategyReport};
 use crate::search::hosts;
 use crate::strategies::fixed;
@@ -44,11 +45,23 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     let start = Instant::now();
     let deadline = Deadline::after(options.time_limit);
     admit(machine, options)?;
-    let graph = simplify(graph);
+    let mut graph = simplify(graph);
     let (decided, overlap) = if options.objective == Objective::Makespan && options.strategy.is_none() {
-        quickest(&graph, machine, options, deadline)?
+        let answer = quickest(&graph, machine, options, deadline);
+        let other = recompute::again(&graph).filter(|_| answer.as_ref().map_or_else(does_not, |a| a.0.tight));
+        let other = other.map(|g| quickest(&g, machine, options, deadline).map(|answer| (g, answer)));
+        let quicker = |(_, (_, b)): &(Graph, (Decided, Overlap))| {
+            answer.as_ref().map_or(true, |(_, a)| b.simulated_seconds.0 < a.simulated_seconds.0)
+        };
+        match other.and_then(Result::ok).filter(quicker) {
+            Some((other, better)) => {
+                graph = other;
+                better
+            }
+            None => answer?,
+        }
     } else {
-        let mut decided = decide(&graph, machine, options, deadline)?;
+        let mut decided = decide_again(&mut graph, machine, options, deadline)?;
         let Decided { options: asked, choice, tasks, known, effort, .. } = &mut decided;
         // Cuts that nobody has time to try are none to try.
         let asked_now = Options { overlap: asked.overlap && !deadline.is_over(), ..asked.clone() };
@@ -62,6 +75,40 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     Ok(Plan { graph, machine: machine.clone(), options, choice, tasks, report })
 }
 
+/// Decides a graph, and where memory binds also one in which maps are made again that else would be held (see
+/// [`crate::recompute`]): the cheaper one stays, with a bound on both.
+fn decide_again(
+    graph: &mut Graph,
+    machine: &Machine,
+    options: &Options,
+    deadline: Deadline,
+) -> Result<Decided, PlanError> {
+    let first = decide(graph, machine, options, deadline);
+    if options.strategy.is_some() || !first.as_ref().map_or_else(does_not, |d| d.tight) {
+        return first;
+    }
+    let Some(other) = recompute::again(graph) else { return first };
+    let Ok(mut second) = decide(&other, machine, options, deadline) else { return first };
+    let value = |d: &Decided| cost(&d.price, &d.tasks, machine, options.objective);
+    match first {
+        Ok(first) if value(&first) <= value(&second) => Ok(Decided { bound: first.bound.min(second.bound), ..first }),
+        Ok(first) => {
+            second.bound = second.bound.min(first.bound);
+            *graph = other;
+            Ok(second)
+        }
+        Err(_) => {
+            *graph = other;
+            Ok(second)
+        }
+    }
+}
+
+/// Whether a refusal says that there is too little memory.
+fn does_not(refusal: &PlanError) -> bool {
+    matches!(refusal, PlanError::DoesNotFit { .. })
+}
+
 /// By the fixed strategy that is asked for, or by the search.
 pub(crate) fn decide(
     graph: &Graph,
@@ -71,7 +118,7 @@ pub(crate) fn decide(
 ) -> Result<Decided, PlanError> {
     match options.strategy {
         Some(strategy) => forced(graph, machine, options, strategy),
-        None => searched(graph, machine, options, deadline, 0.0),
+        None => searched(graph, machine, options, deadline, 0.0, Answers::of(options)),
     }
 }
 
@@ -153,7 +200,10 @@ fn forced(graph: &Graph, machine: &Machine, options: &Options, strategy: Strateg
         let price = price_with(graph, &choice, machine, &options, &mut known)?;
         let tasks = tasks(graph, &choice, machine, &options, &mut known)?;
         match check_capacity(&tasks, machine, options.memory) {
-            Ok(()) => return Ok(Decided { options, choice, tasks, price, bound, effort: Effort::default(), known }),
+            Ok(()) => {
+                let (tight, effort) = (false, Effort::default());
+                return Ok(Decided { options, choice, tasks, price, bound, tight, effort, known });
+            }
             Err(lacking) => keep_less(&mut lack, lacking),
         }
     }

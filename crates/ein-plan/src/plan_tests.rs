@@ -371,3 +371,61 @@ fn plans_are_as_lean_as_fixed_strategies() {
     assert!(missed.is_empty(), "{} of {tight}: {missed:#?}", missed.len());
     assert!(tight > 20, "{tight} strategies take less than the quickest plan");
 }
+
+/// What a map makes of an input that is held anyway need not be held beside it: where that is all that does not fit, it is
+/// made again.
+#[test]
+fn maps_are_made_again_where_memory_binds() {
+    let text = "x: input f32[64, 64]\nw: param f32[64, 64]\n\
+                h = einsum f32 (i: 64, j: 64) map x[i, j] + 1.0\n\
+                a = einsum f32 (i: 64, j: 64 | k: 64) sum h[i, k] * w[k, j]\n\
+                b = einsum f32 (i: 64, j: 64 | k: 64) sum a[i, k] * w[k, j]\n\
+                c = einsum f32 (i: 64, j: 64 | k: 64) sum b[i, k] * w[k, j]\n\
+                y = einsum f32 (i: 64 | k: 64) sum c[i, k] * h[i, k]\n\
+                z = einsum f32 (i: 64 | k: 64) sum x[i, k] * y[i]\nreturn z\n";
+    let graph = ein_ir::text::parse(text).unwrap_or_else(|e| panic!("{e}"));
+    let machine = machine("8xcpu", 1);
+    let free = check(&graph, &machine, &Options::default());
+    assert!(free.graph.find("h.again").is_none());
+    let limit = Bytes(free.peak_memory().0 - 64 * 64 * 4 + 1024);
+    let tight = check(&graph, &machine, &Options { memory: Some(limit), ..Options::default() });
+    assert!(tight.peak_memory() <= limit && tight.graph.find("h.again").is_some(), "{}", tight.peak_memory());
+    assert!(tight.report.cost > free.report.cost && tight.report.lower_bound <= tight.report.cost);
+    let text = crate::saved::print(&tight);
+    assert_eq!(crate::saved::read(&text).unwrap().tasks, tight.tasks);
+    let less = Options { memory: Some(Bytes(limit.0 - 64 * 64 * 4)), ..Options::default() };
+    assert!(matches!(plan(&graph, &machine, &less), Err(PlanError::DoesNotFit { .. })));
+}
+
+/// In the memory that a fixed strategy takes, what is found moves no more bytes than the strategy.
+#[test]
+fn no_strategy_moves_less_in_its_own_memory() {
+    let small = Sizes { batch: 4, tokens: 8, heads: 4, kv: 2, dim: 4, inner: 12, labels: true };
+    let networks = [small_network(64, 256, 64, 8), small_network(64, 64, 64, 64)];
+    let on = |graph: &Graph, all: &[(&'static str, usize)]| all.iter().map(|m| (graph.clone(), *m)).collect::<Vec<_>>();
+    let mut cases: Vec<(Graph, (&str, usize))> =
+        networks.iter().flat_map(|g| on(g, &[("8xa100", 4), ("dgx-1v", 3), ("8xa100", 8)])).collect();
+    cases.extend(on(&model(small), &[("8xa100", 4), ("dgx-1v", 3)]));
+    let (mut compared, mut missed) = (0, Vec::new());
+    for (graph, (name, devices)) in cases {
+        let machine = machine(name, devices);
+        for strategy in Strategy::compared(devices) {
+            let options = Options { overlap: false, ..bytes() };
+            let Ok(fixed) = plan(&graph, &machine, &Options { strategy: Some(strategy), ..options.clone() }) else {
+                continue;
+            };
+            if !price(&fixed.graph, &fixed.choice, &machine, &options).unwrap().balanced {
+                continue;
+            }
+            compared += 1;
+            let told = format!("{} rows on {devices} of {name}, {}", graph.nodes().len(), strategy.name());
+            match plan(&graph, &machine, &Options { memory: Some(fixed.peak_memory()), ..options }) {
+                Ok(found) if found.report.cost <= fixed.report.cost => {}
+                Ok(found) => missed.push(format!("{told}: {} above {}", found.report.cost, fixed.report.cost)),
+                Err(error) => missed.push(format!("{told}: {error}")),
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{} of {compared}: {missed:#?}", missed.len());
+    assert!(compared > 30, "{compared} strategies fit and are balanced");
+}

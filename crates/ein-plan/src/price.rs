@@ -113,7 +113,8 @@ pub fn price_with(
     Ok(price)
 }
 
-/// Seconds of an operation: its slowest device, the blocks of a device one after the other.
+/// Seconds of an operation: its slowest device, the blocks of a device one after the other. Devices that share processors
+/// take turns (see [`Machine::together`]).
 pub fn seconds(spec: &Spec, decomposition: &Decomposition, machine: &Machine) -> Seconds {
     let mut each = vec![0.0; machine.len()];
     for b in decomposition.blocks() {
@@ -121,7 +122,7 @@ pub fn seconds(spec: &Spec, decomposition: &Decomposition, machine: &Machine) ->
             each[d.index()] += kernel_seconds(&machine.devices[d.index()], spec, &b.region).0;
         }
     }
-    Seconds(each.into_iter().fold(0.0, f64::max))
+    machine.together(&each)
 }
 
 /// Whether no device does more than 1.02 of its share, or than equal cuts in whole numbers give.

@@ -9,11 +9,14 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Volumes of faces.
+type Faces = SmallVec<[f64; 4]>;
+
 /// A tiling of a box, up to where the box is, and what its blocks read and write: one face volume for every operand,
 /// then the result's.
 struct Tiling {
     cut: Option<Cut>,
-    faces: Vec<f64>,
+    faces: Faces,
 }
 
 /// A label is cut `at` so far from its beginning, and each part is tiled by one of its own tilings.
@@ -173,7 +176,7 @@ impl Memo<'_> {
         }
         let mut all: Vec<Tiling> = Vec::new();
         if parts == 1 {
-            let mut faces: Vec<f64> =
+            let mut faces: Faces =
                 (0..spec.operands.len()).map(|n| spec.operand_region(n, &base).volume() as f64).collect();
             faces.push(spec.result_region(&base).volume() as f64);
             all.push(Tiling { cut: None, faces });
@@ -213,7 +216,7 @@ impl Memo<'_> {
 
 /// Adds every pair of a tiling of the low part and one of the high part that is not beaten.
 fn add_pairs(all: &mut Vec<Tiling>, label: usize, at: usize, lows: &Rc<Vec<Tiling>>, highs: &Rc<Vec<Tiling>>) {
-    let mut faces = Vec::new();
+    let mut faces = Faces::new();
     for (a, low) in lows.iter().enumerate() {
         for (b, high) in highs.iter().enumerate() {
             faces.clear();

@@ -53,7 +53,10 @@ struct SourceClass {
     resident: bool,
     /// Bytes of an element.
     element: usize,
+    /// Values of the home variable; none as long as there is no such variable.
     states: Vec<State>,
+    /// Of what is resident and read by one row alone, where every list is a home by itself: what of it that home holds.
+    own_homes: BTreeMap<NeedsId, Share>,
     /// Distinct lists of needs of its readers.
     lists: Vec<NeedsId>,
     /// In the relaxed model: the reader that pays in full, and what it may ask for.
@@ -135,11 +138,18 @@ pub(crate) struct Room {
     pub left: f64,
 }
 
+/// An assignment, whichever variables the model has.
+#[derive(Clone)]
+pub(crate) struct Assigned {
+    rows: BTreeMap<TensorId, usize>,
+    homes: BTreeMap<TensorId, usize>,
+}
+
 /// What the search found.
 pub(crate) struct Found {
     pub choice: Choice,
     /// The assignment that the choice stands for.
-    pub values: Vec<usize>,
+    pub values: Assigned,
     /// The searched cost, in the objective's unit.
     pub cost: f64,
     /// No choice of candidates costs less.
@@ -186,6 +196,8 @@ pub(crate) struct Search<'a> {
     dearer: BTreeMap<usize, f64>,
     /// No row may need more than this at once on a device.
     limit: f64,
+    /// Whether what is resident has a home variable even where it is best off where it is read.
+    pub apart: bool,
 }
 
 /// How much of the largest share counts where a bound is to be proved, where a plan is to fit, and where hardly any does.
@@ -199,9 +211,12 @@ const DEARER: f64 = 1.5;
 /// Most entries of a table that is minimised exactly.
 const BUDGET: usize = 50_000_000;
 
-/// By how little of the cost a bound may rise and be none that has risen, and how often in a row.
+/// By how little of the cost a bound may rise and be none that has risen, and how often in a row. Where memory binds, what
+/// it is held in lumps for leaves more of a gap.
 const LITTLE: f64 = 1e-6;
 const PATIENCE: usize = 4;
+const LITTLE_BESIDE_LUMPS: f64 = 2e-5;
+const PATIENCE_BESIDE_LUMPS: usize = 3;
 
 /// Rounds after which bounds in the best assignment are accepted (and reported as a gap).
 const ROUNDS: usize = 40;
@@ -246,6 +261,7 @@ impl<'a> Search<'a> {
             held: 0.0,
             dearer: BTreeMap::new(),
             limit: limit as f64,
+            apart: false,
         };
         search.classify_rows(richness)?;
         search.classify_tensors()?;
@@ -292,6 +308,8 @@ impl<'a> Search<'a> {
         let exactly = found.bound;
         let mut proved = f64::NEG_INFINITY;
         let (mut idle, mut first, mut split) = (0, true, false);
+        let (little, patience) =
+            if self.multiplier > 0.0 { (LITTLE_BESIDE_LUMPS, PATIENCE_BESIDE_LUMPS) } else { (LITTLE, PATIENCE) };
         self.sources.iter_mut().for_each(|own| own.principal = None);
         for _ in 0..ROUNDS {
             self.build(true);
@@ -300,9 +318,9 @@ impl<'a> Search<'a> {
                 break;
             };
             found.effort.rounds += 1;
-            idle = if relaxed.bound > proved + LITTLE * found.cost { 0 } else { idle + 1 };
+            idle = if relaxed.bound > proved + little * found.cost { 0 } else { idle + 1 };
             proved = proved.max(relaxed.bound);
-            if !settled || idle == PATIENCE || proved >= enough.min(found.cost * (1.0 - 1e-9)) {
+            if !settled || idle == patience || proved >= enough.min(found.cost * (1.0 - 1e-9)) {
                 break;
             }
             // Prices that rise here cannot make the best assignment worse: it holds exact ones only.
@@ -359,7 +377,7 @@ impl<'a> Search<'a> {
             rounds += 1;
             let Some(mut solution) = self.model.solve_until(BUDGET, self.deadline) else {
                 let best = best.ok_or_else(|| self.out_of_time())?;
-                return Ok(self.found(best, proved, rounds, true));
+                return Ok(self.found(&best, proved, rounds, true));
             };
             if solution.cost > solution.bound * (1.0 + 1e-9) {
                 self.model.polish(&mut solution.values);
@@ -377,18 +395,18 @@ impl<'a> Search<'a> {
             }
             let over = changed && self.deadline.is_over();
             if let Some(best) = best.take_if(|_| !changed || over || rounds == ROUNDS) {
-                return Ok(self.found(best, proved, rounds, over));
+                return Ok(self.found(&best, proved, rounds, over));
             }
         }
     }
 
-    fn found(&self, best: Solution, proved: f64, rounds: usize, stopped: bool) -> Found {
+    fn found(&self, best: &Solution, proved: f64, rounds: usize, stopped: bool) -> Found {
         Found {
-            memory: self.memory(&best),
-            choice: self.choice(&best),
+            memory: self.memory(best),
+            choice: self.choice(best),
             cost: best.cost,
             bound: proved.min(best.cost),
-            values: best.values,
+            values: self.assigned(&best.values),
             effort: Effort {
                 rounds,
                 largest_table: best.largest,
@@ -472,6 +490,12 @@ impl<'a> Search<'a> {
             let (c, slot) = self.sources[class].readers[n];
             Some((n, self.ops[c].needs[slot][values[self.row_variable[reader]]]?))
         })
+    }
+
+    /// The values of the variables that the model has, by what they are of.
+    fn assigned(&self, values: &[usize]) -> Assigned {
+        let of = |variables: &BTreeMap<TensorId, usize>| variables.iter().map(|(&id, &v)| (id, values[v])).collect();
+        Assigned { rows: of(&self.row_variable), homes: of(&self.home_variable) }
     }
 
     /// The choice that an assignment stands for.

@@ -72,7 +72,16 @@ pub fn plan_together(graphs: &[Graph], machine: &Machine, options: &Options) -> 
             ..Overlap::default()
         };
         let (asked, effort) = (decided.options.clone(), decided.effort.clone());
-        let own = Decided { options: asked, choice, tasks, price, bound: 0.0, effort, known: Answers::default() };
+        let own = Decided {
+            options: asked,
+            choice,
+            tasks,
+            price,
+            bound: 0.0,
+            tight: false,
+            effort,
+            known: Answers::default(),
+        };
         let mut report = report(&graph, machine, options, &own, overlap);
         report.planning_seconds = Seconds(start.elapsed().as_secs_f64());
         let options = Options { time_limit: None, ..own.options };

@@ -242,8 +242,8 @@ pub struct Machine {
     /// Processors that the devices of kind `cpu` share, being threads of one host. While more of them work than
     /// there are processors, each is slower in proportion; and a transfer between two of them is work of
     /// both: a copy out by the sender, a copy in by the receiver, each half of the link's time for its bytes. `None`:
-    /// each device has its own processor, and links carry what they carry beside it. The simulator reads this;
-    /// prices of single blocks do not.
+    /// each device has its own processor, and links carry what they carry beside it. The simulator reads this, and
+    /// the price of all blocks of an operation or all moves of an exchange; prices of single blocks do not.
     pub processors: Option<u32>,
     /// How fast those devices are by how many of them work.
     pub turns: Turns,
@@ -287,6 +287,29 @@ impl Machine {
     /// Seconds that a transfer of `bytes`, alone on its link, takes: issue, latency, then the bytes.
     pub fn transfer_seconds(&self, link: &Link, bytes: f64) -> Seconds {
         Seconds(self.issue.0 + link.latency.0 + bytes / self.bandwidth(link))
+    }
+
+    /// Seconds until all devices are done, of which each works so many by its own price list from one beginning: the
+    /// longest, or more where threads share processors and are too many for them.
+    pub fn together(&self, seconds: &[f64]) -> Seconds {
+        let longest = seconds.iter().copied().fold(0.0, f64::max);
+        let Some(processors) = self.processors else { return Seconds(longest) };
+        let thread = |d: &usize| self.devices[*d].kind == DeviceKind::Cpu;
+        let (threads, others): (Vec<usize>, Vec<usize>) = (0..seconds.len()).partition(thread);
+        let of = |devices: Vec<usize>| devices.into_iter().map(|d| seconds[d]).collect::<Vec<_>>();
+        let turns = self.turns.together(&of(threads), f64::from(processors));
+        Seconds(of(others).into_iter().fold(turns, f64::max))
+    }
+
+    /// What the devices that compute do together in a second at most, each doing `rate` by its own price list.
+    pub fn rate_together(&self, rate: impl Fn(&Device) -> f64) -> f64 {
+        let workers = self.workers();
+        let workers = workers.iter().map(|d| &self.devices[d.index()]);
+        let Some(processors) = self.processors else { return workers.map(rate).sum() };
+        let (threads, others): (Vec<&Device>, Vec<&Device>) = workers.partition(|d| d.kind == DeviceKind::Cpu);
+        let fastest = threads.iter().map(|d| rate(d)).fold(0.0, f64::max);
+        let turns = self.turns.most(threads.len(), f64::from(processors));
+        others.into_iter().map(&rate).sum::<f64>() + fastest * turns
     }
 
     /// The cheapest way over direct links, both ends included: fewest links, then the widest bottleneck,

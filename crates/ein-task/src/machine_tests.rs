@@ -1,9 +1,9 @@
 //! Machines, their files and selections, as data.
 
 use crate::describe::describe;
-use crate::machine::{DeviceId, Machine};
+use crate::machine::{DeviceId, DeviceKind, Machine};
 use crate::machine_error::MachineError;
-use crate::rates::ShapeRate;
+use crate::rates::{ShapeRate, Turns};
 use crate::units::Bytes;
 use ein_ir::dtype::DType;
 
@@ -272,6 +272,24 @@ fn machines_are_described() {
     let lines = |name: &str| texts.iter().find(|t| t.starts_with(name)).map(|t| t.lines().count());
     assert!(lines("machine nvl72").is_some_and(|n| n < 16), "72 devices are described in a few lines");
     insta::assert_snapshot!("machines", texts.join("\n"));
+}
+
+#[test]
+fn threads_share_processors_and_other_devices_do_not() {
+    let mut threads = Machine::by_name("8xcpu").unwrap().first(4).unwrap();
+    let equal = [1.0; 4];
+    assert_eq!((threads.together(&equal).0, threads.rate_together(|_| 3.0)), (1.0, 12.0));
+    threads.processors = Some(2);
+    threads.turns = Turns { alone: 1.25, crowded: 0.8 };
+    assert_eq!((threads.together(&equal).0, threads.rate_together(|_| 3.0)), (2.5, 6.0));
+    // Alone, on two processors, and more than that.
+    assert_eq!(threads.together(&[0.0, 1.0, 0.0, 0.0]).0, 0.8);
+    assert_eq!(threads.together(&[2.0, 1.0, 0.0, 0.0]).0, 1.0 + 0.8);
+    // A device of another kind has what it needs to itself.
+    threads.devices[3].kind = DeviceKind::Gpu;
+    assert_eq!(threads.together(&[1.0, 1.0, 0.0, 3.0]).0, 3.0);
+    assert_eq!(threads.together(&[1.0, 1.0, 1.0, 1.0]).0, 1.0 / (1.6 / 3.0));
+    assert_eq!(threads.rate_together(|_| 3.0), 3.0 + 6.0);
 }
 
 #[test]

@@ -281,5 +281,15 @@ mod tests {
         let copy = bytes / cpus.bandwidth(link) / 2.0;
         let seconds = 2.0 * (cpus.issue.0 + copy) + link.latency.0 + copy;
         check(&cpus, &question(false, &[1]), halves, seconds);
+        // By the counting page a port is busy for the bytes; a processor of both for what both copy.
+        let counted = |cpus: &Machine| {
+            crate::traffic::count(&question(false, &[1]), &Program::parse(halves).unwrap(), cpus).busiest.0
+        };
+        let near =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9 * expected, "{found} {expected}");
+        near(counted(&cpus), 2.0 * copy * 2.0);
+        cpus.processors = Some(1);
+        cpus.turns.crowded = 0.5;
+        near(counted(&cpus), 2.0 * 2.0 * copy / 0.5);
     }
 }

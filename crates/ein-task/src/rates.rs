@@ -104,6 +104,24 @@ impl Turns {
             1.0
         }
     }
+
+    /// Seconds until the last of several threads is done that begin at once, each with work of so many seconds by its rates,
+    /// if they take turns fairly.
+    pub fn together(&self, work: &[f64], processors: f64) -> f64 {
+        let mut left: Vec<f64> = work.iter().copied().filter(|&w| w > 0.0).collect();
+        left.sort_by(f64::total_cmp);
+        let (mut seconds, mut done) = (0.0, 0.0);
+        for (over, &own) in left.iter().enumerate() {
+            seconds += (own - done) / self.speed(left.len() - over, processors);
+            done = own;
+        }
+        seconds
+    }
+
+    /// As many seconds of work by their rates as some of so many threads do together in a second at most.
+    pub fn most(&self, threads: usize, processors: f64) -> f64 {
+        (1..=threads).map(|n| n as f64 * self.speed(n, processors)).fold(0.0, f64::max)
+    }
 }
 
 #[cfg(test)]
@@ -178,5 +196,18 @@ mod tests {
         }
         assert_eq!(Turns::default().speed(8, f64::INFINITY), 1.0);
         assert_eq!(Turns::default().speed(4, 1.0), 0.25);
+        // Three threads until the first is done, two until the next, and one: 1 / (1.6 / 3), 1 and 1 / 1.25 seconds.
+        let check = |work: &[f64], processors, expected: f64| {
+            let found = turns.together(work, processors);
+            assert!((found - expected).abs() < 1e-12, "{work:?}: {found}");
+            let total: f64 = work.iter().sum();
+            assert!(total / turns.most(work.len(), processors) <= found + 1e-12, "{work:?}: nothing is quicker");
+        };
+        check(&[3.0, 1.0, 2.0], 2.0, 1.875 + 1.0 + 0.8);
+        check(&[1.0, 1.0, 1.0, 1.0], 2.0, 2.5);
+        check(&[2.0, 0.0], 2.0, 1.6);
+        check(&[2.0, 2.0], 4.0, 2.0);
+        check(&[], 2.0, 0.0);
+        assert_eq!((turns.most(1, 2.0), turns.most(2, 2.0), turns.most(8, 2.0)), (1.25, 2.0, 2.0));
     }
 }

@@ -13,7 +13,7 @@ pub struct Traffic {
     /// The busiest resource's time, plus the latency of the longest chain of moves, plus what issuing
     /// transfers costs the link with the most of them.
     pub seconds: Seconds,
-    /// The busiest resource's time alone.
+    /// The busiest resource's time alone; where moves are copies by threads, that of the threads if it is longer.
     pub busiest: Seconds,
     /// The latency of the longest chain of moves alone.
     pub latency: Seconds,
@@ -57,7 +57,7 @@ pub fn count(exchange: &Exchange, program: &Program, machine: &Machine) -> Traff
                 let moved = &pieces[*piece];
                 let bytes = bytes_of(exchange, moved.region, moved.finished);
                 let link = machine.link(moved.device, *to).expect("the checker saw a link");
-                let ready = ledger.cross(link, bytes, moved.ready);
+                let ready = ledger.cross(machine, link, bytes, moved.ready);
                 crossings.push((row, bytes));
                 Counted { device: *to, ready, ..*moved }
             }
@@ -143,6 +143,8 @@ fn used(program: &Program) -> Vec<bool> {
 struct Ledger {
     /// Bytes that every resource carries.
     busy: Vec<f64>,
+    /// Seconds that every device copies what it sends and receives, being a thread.
+    copying: Vec<f64>,
     /// Bytes that every device sends.
     sent: Vec<u64>,
     /// Bytes that every device receives.
@@ -161,6 +163,7 @@ impl Ledger {
         let devices = machine.len();
         Self {
             busy: vec![0.0; machine.resources.len()],
+            copying: vec![0.0; devices],
             sent: vec![0; devices],
             received: vec![0; devices],
             issued: BTreeMap::new(),
@@ -170,9 +173,15 @@ impl Ledger {
     }
 
     /// Moves `bytes` over a link once what they depend on is there.
-    fn cross(&mut self, link: &crate::machine::Link, bytes: u64, after: Chain) -> Chain {
+    fn cross(&mut self, machine: &Machine, link: &crate::machine::Link, bytes: u64, after: Chain) -> Chain {
         for &r in &link.resources {
             self.busy[r] += bytes as f64;
+        }
+        if machine.copies_by_thread(link.from, link.to) {
+            // Half of it in the one's arena, half in the other's.
+            let half = 0.5 * bytes as f64 / machine.bandwidth(link);
+            self.copying[link.from.index()] += half;
+            self.copying[link.to.index()] += half;
         }
         self.sent[link.from.index()] += bytes;
         self.received[link.to.index()] += bytes;
@@ -183,11 +192,12 @@ impl Ledger {
         chain
     }
 
-    /// Time of the busiest resource.
+    /// Time of the busiest resource, or of the threads that copy if it is longer.
     fn load(&self, machine: &Machine) -> f64 {
         let seconds =
             |(bytes, r): (&f64, &crate::machine::Resource)| if *bytes > 0.0 { bytes / r.bandwidth } else { 0.0 };
-        self.busy.iter().zip(&machine.resources).map(seconds).fold(0.0, f64::max)
+        let copied = machine.together(&self.copying).0;
+        self.busy.iter().zip(&machine.resources).map(seconds).fold(copied, f64::max)
     }
 
     /// The price so far.

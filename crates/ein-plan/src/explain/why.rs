@@ -423,7 +423,8 @@ impl Ports {
     }
 }
 
-/// The slowest device of a decomposition: its arithmetic and its bytes.
+/// The slowest device of a decomposition: its arithmetic and its bytes, each with its part of the time in which other
+/// devices have the processors.
 pub(super) fn slowest(spec: &Spec, decomposition: &Decomposition, machine: &Machine) -> Split {
     let mut each = vec![(0.0, 0.0, 0.0); machine.len()];
     for block in decomposition.blocks() {
@@ -433,8 +434,10 @@ pub(super) fn slowest(spec: &Spec, decomposition: &Decomposition, machine: &Mach
             *own = (own.0 + parts.seconds.0, own.1 + parts.compute.0, own.2 + parts.memory.0);
         }
     }
-    let (_, compute, memory) = each.into_iter().fold((0.0, 0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
-    Split { compute: Seconds(compute), memory: Seconds(memory), ..Split::default() }
+    let all: Vec<f64> = each.iter().map(|e| e.0).collect();
+    let (longest, compute, memory) = each.into_iter().fold((0.0, 0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a });
+    let turns = if longest > 0.0 { machine.together(&all).0 / longest } else { 1.0 };
+    Split { compute: Seconds(turns * compute), memory: Seconds(turns * memory), ..Split::default() }
 }
 
 /// Bytes with a sign, for people.

@@ -3,7 +3,7 @@
 
 use super::{Attempt, FEW, Fitting};
 use crate::error::PlanError;
-use crate::search::{Room, SOMEWHAT};
+use crate::search::{Assigned, Room, SOMEWHAT};
 
 /// Most prices of memory that are tried between a plan that fits and one that does not.
 const STEPS: usize = 12;
@@ -17,8 +17,11 @@ const MIXTURES: usize = 6;
 /// Prices of memory, as multiples of the first: those that the search finds hardly worth paying, then any.
 const PRICES: [f64; 7] = [8.0, 64.0, 4096.0, 262_144.0, 1.0, 512.0, 32_768.0];
 
-/// How many times what devices must hold beside what is resident they may hold if it is to be hardly more than that.
+/// How many times what devices must hold beside what is resident they hold at most: exchanges and what lives longer are in it.
 const ROOMY: f64 = 4.0;
+
+/// So many times that is room in which it surely fits.
+const AMPLE: f64 = 4.0;
 
 /// How far from the hull of (bytes, cost) its corners that are known may be, as a share of the cost.
 const FLAT: f64 = 2e-5;
@@ -36,7 +39,7 @@ struct Corner {
     /// Bytes that count as memory.
     bytes: f64,
     /// The assignment, unless it is one of a model in which what is resident has no home.
-    values: Option<Vec<usize>>,
+    values: Option<Assigned>,
 }
 
 impl Corner {
@@ -62,7 +65,7 @@ impl Fitting<'_> {
             let held = self.search.resident(&tried.found.choice);
             // With room enough it surely fits, and only what is cheaper is lowered.
             let beside = ROOMY * self.search.worked_on_by_one();
-            let left = if held.left - beside >= held.fullest {
+            let left = if held.left - beside >= held.fullest || held.left >= AMPLE * beside {
                 Some(held.left - beside)
             } else {
                 self.lowered(&tried.found.choice, tried.cost)?.map(|room| room.left).filter(|&left| left >= 0.0)

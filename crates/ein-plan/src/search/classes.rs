@@ -3,7 +3,7 @@
 use super::{OpClass, Search, Share, SourceClass, State};
 use crate::candidates::{Candidate, Richness, candidates};
 use crate::error::PlanError;
-use crate::layouts::{NeedsId, Offer, RelationId, Wanted, homes, largest_share, needs_of};
+use crate::layouts::{NeedsId, Offer, RelationId, Wanted, home_of, homes, largest_share, needs_of};
 use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of, stacked};
 use crate::options::{Objective, Placement};
 use crate::price::seconds;
@@ -140,7 +140,7 @@ impl Search<'_> {
             let classes: Vec<(usize, usize)> = read.iter().map(|(r, slot)| (self.rows[r].0, *slot)).collect();
             let key = (producer, kind, node.ty.clone(), classes.clone(), shown.contains(&id));
             let class = known.get(&key).copied().unwrap_or_else(|| {
-                let class = self.source_class(id, producer, kind, classes, shown.contains(&id), wanted.get(&id));
+                let class = self.source_class(id, producer, kind, classes, wanted.get(&id));
                 self.sources.push(class);
                 known.insert(key, self.sources.len() - 1);
                 self.sources.len() - 1
@@ -156,16 +156,44 @@ impl Search<'_> {
         producer: Option<usize>,
         kind: Option<InputKind>,
         readers: Vec<(usize, usize)>,
-        shown: bool,
         wanted: Option<&Vec<Need>>,
     ) -> SourceClass {
         let ty = self.graph.ty(id).clone();
         let resident = matches!(kind, Some(InputKind::Parameter | InputKind::State));
-        let produced: BTreeSet<RelationId> =
-            producer.into_iter().flat_map(|c| self.ops[c].produced.iter().copied()).collect();
         let read: BTreeSet<NeedsId> =
             readers.iter().flat_map(|&(c, slot)| self.ops[c].needs[slot].iter().flatten().copied()).collect();
         let outputs = wanted.map(|w| self.layouts.needs(w.clone()));
+        let element = ty.dtype.bytes();
+        let lists: Vec<NeedsId> = read.iter().copied().chain(outputs).collect::<BTreeSet<_>>().into_iter().collect();
+        let mut own_homes = BTreeMap::new();
+        if resident && readers.len() == 1 && outputs.is_none() {
+            for &list in &lists {
+                let held = home_of(self.layouts.needs_at(list), &ty.whole());
+                own_homes.extend(held.map(|held| (list, share(&held, element, &self.workers))));
+            }
+            if own_homes.len() < lists.len() {
+                own_homes.clear();
+            }
+        }
+        let split = BTreeSet::new();
+        let (states, principal) = (Vec::new(), None);
+        SourceClass { producer, readers, outputs, resident, element, states, own_homes, lists, principal, split }
+    }
+
+    /// Finds the values of the home variable of a class, of which `id` is one.
+    pub(super) fn find_states(&mut self, class: usize, id: TensorId) {
+        let ty = self.graph.ty(id).clone();
+        let kind = match self.graph.node(id).op {
+            Op::Input(kind) => Some(kind),
+            Op::Einsum(_) | Op::Kernel(_) | Op::View(_) => None,
+        };
+        let own = &self.sources[class];
+        let (producer, outputs, resident, alone) = (own.producer, own.outputs, own.resident, own.readers.len() == 1);
+        let shown = output_sources(self.graph).contains(&id);
+        let produced: BTreeSet<RelationId> =
+            producer.into_iter().flat_map(|c| self.ops[c].produced.iter().copied()).collect();
+        let slots = own.readers.iter().flat_map(|&(c, slot)| self.ops[c].needs[slot].iter().flatten().copied());
+        let read: BTreeSet<NeedsId> = slots.collect();
         let whole = |devices: DeviceSet| vec![Held { region: ty.whole(), devices }];
         let placed = match (kind, self.options.inputs) {
             (Some(InputKind::Input), Placement::Replicated) => Some(whole(self.machine.workers())),
@@ -182,7 +210,7 @@ impl Search<'_> {
                 produced: produced.iter().map(|&r| self.layouts.relation_at(r)).collect(),
                 needs: read.iter().chain(&outputs).map(|&n| self.layouts.needs_at(n)).collect(),
                 once: kind == Some(InputKind::Input),
-                direct: producer.is_some() && !shown && readers.len() == 1,
+                direct: producer.is_some() && !shown && alone,
             }),
         };
         let element = ty.dtype.bytes();
@@ -205,12 +233,10 @@ impl Search<'_> {
             let share = share(&held, element, &self.workers);
             states.push(State { held: Some(held), relation, needs: Some(needs), only, extra: None, share });
         }
-        if kind == Some(InputKind::Input) && readers.len() > 1 {
+        if kind == Some(InputKind::Input) && !alone {
             self.share_hand_outs(&mut states, &read);
         }
-        let lists = read.into_iter().chain(outputs).collect::<BTreeSet<_>>().into_iter().collect();
-        let split = BTreeSet::new();
-        SourceClass { producer, readers, outputs, resident, element, states, lists, principal: None, split }
+        self.sources[class].states = states;
     }
 }
 

@@ -128,11 +128,18 @@ impl Search<'_> {
 
     /// The bytes that an assignment's homes count for.
     pub(super) fn memory(&self, solution: &Solution) -> f64 {
-        let of = |(id, v): (&TensorId, &usize)| {
-            let own = &self.sources[self.tensors[id].0];
-            let state = own.states.get(solution.values[*v]).filter(|_| own.resident);
-            state.map_or(0.0, |s| self.counted(s.share))
+        let of = |(id, (class, readers)): (&TensorId, &(usize, Vec<TensorId>))| {
+            let own = &self.sources[*class];
+            if !own.resident {
+                return 0.0;
+            }
+            if let Some(&home) = self.home_variable.get(id) {
+                return own.states.get(solution.values[home]).map_or(0.0, |s| self.counted(s.share));
+            }
+            // Where memory costs nothing, none is counted.
+            let lists = self.asked(*class, readers, &solution.values).filter(|_| self.multiplier > 0.0);
+            lists.map(|(_, list)| self.counted(own.own_homes[&list])).sum()
         };
-        self.home_variable.iter().map(of).sum()
+        self.tensors.iter().map(of).sum()
     }
 }

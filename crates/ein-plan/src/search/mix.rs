@@ -1,14 +1,18 @@
-//! Mixtures of two assignments of one model: up to some tensor the one, from there on the other.
+//! Mixtures of two assignments of one model: up to some tensor the one, from there on the other, and in small graphs back
+//! again.
 
-use super::Search;
+use super::{Assigned, Search};
 use crate::choice::Choice;
 use crate::elimination::Solution;
 use crate::error::PlanError;
+use crate::layouts::home_of;
 use std::collections::BTreeSet;
 
 /// A mixture of two assignments.
 pub(crate) struct Mixture {
-    /// So many variables, in the order of rows, have the one's values, the rest the other's.
+    /// The variables, in the order of rows, from the first number to before the second have the one's values, the rest the
+    /// other's.
+    from: usize,
     cut: usize,
     /// Whether the first assignment comes first.
     first: bool,
@@ -25,25 +29,38 @@ pub(crate) struct Mixed {
     pub cost: f64,
 }
 
+/// So many variables are few enough for a mixture from every one of them on.
+const SMALL: usize = 200;
+
 /// Rounds in which prices where two assignments meet become exact.
 const SETTLED: usize = 4;
 
 impl Search<'_> {
     /// All mixtures of two assignments of the model as it stands.
-    pub fn mixtures(&mut self, a: &[usize], b: &[usize]) -> Vec<Mixture> {
+    pub fn mixtures(&mut self, a: &Assigned, b: &Assigned) -> Vec<Mixture> {
+        // Of what is moved to where it is read, both must say where it is.
+        self.apart =
+            [a, b].iter().any(|of| of.homes.keys().any(|id| !self.sources[self.tensors[id].0].own_homes.is_empty()));
         self.build(false);
+        let (a, b) = (&self.values_of(a), &self.values_of(b));
         let bytes = self.resident_bytes();
         let order = self.order();
         let held = |v: usize, values: &[usize]| bytes[v].get(values[v]).copied().unwrap_or(0.0);
         let mut mixtures = Vec::new();
         for (first, (from, to)) in [(false, (a, b)), (true, (b, a))] {
-            let mut sum: f64 = (0..from.len()).map(|v| held(v, from)).sum();
-            for (cut, with_memory) in self.model.sweep(&order, from, to).into_iter().enumerate() {
-                if with_memory.is_finite() {
-                    mixtures.push(Mixture { cut, first, cost: with_memory - self.multiplier * sum, bytes: sum });
-                }
-                if let Some(&v) = order.get(cut) {
-                    sum += held(v, to) - held(v, from);
+            let all: f64 = (0..from.len()).map(|v| held(v, from)).sum();
+            let starts = if order.len() <= SMALL { order.len() } else { 1 };
+            for start in 0..starts {
+                let mut sum = all;
+                for (n, with_memory) in self.model.sweep(&order[start..], from, to).into_iter().enumerate() {
+                    let cut = start + n;
+                    if with_memory.is_finite() {
+                        let cost = with_memory - self.multiplier * sum;
+                        mixtures.push(Mixture { from: start, cut, first, cost, bytes: sum });
+                    }
+                    if let Some(&v) = order.get(cut) {
+                        sum += held(v, to) - held(v, from);
+                    }
                 }
             }
         }
@@ -52,10 +69,10 @@ impl Search<'_> {
 
     /// The choice of a mixture, with exact prices where the two meet and homes of what both read decided anew; nothing
     /// if it is none.
-    pub fn mixed(&mut self, a: &[usize], b: &[usize], mixture: &Mixture) -> Result<Option<Mixed>, PlanError> {
-        let (from, to) = if mixture.first { (b, a) } else { (a, b) };
-        let mut values = from.to_vec();
-        self.order()[..mixture.cut].iter().for_each(|&v| values[v] = to[v]);
+    pub fn mixed(&mut self, a: &Assigned, b: &Assigned, mixture: &Mixture) -> Result<Option<Mixed>, PlanError> {
+        let (a, b) = (self.values_of(a), self.values_of(b));
+        let (mut values, to) = if mixture.first { (b, a) } else { (a, b) };
+        self.order()[mixture.from..mixture.cut].iter().for_each(|&v| values[v] = to[v]);
         let mut solution = Solution { values, cost: mixture.cost, bound: 0.0, largest: 0 };
         let common = self.common();
         for _ in 0..SETTLED {
@@ -92,6 +109,26 @@ impl Search<'_> {
         inputs.filter(|(id, _)| self.tensors[id].1.len() > 2).map(|(_, &v)| v).collect()
     }
 
+    /// The values of the model's variables in an assignment of a model with as many of them or fewer: what has no home in
+    /// that one is where it is read.
+    fn values_of(&self, assigned: &Assigned) -> Vec<usize> {
+        let mut values = vec![0; self.row_variable.len() + self.home_variable.len()];
+        for (id, &v) in &self.row_variable {
+            values[v] = assigned.rows[id];
+        }
+        for (id, &v) in &self.home_variable {
+            let (class, readers) = &self.tensors[id];
+            values[v] = assigned.homes.get(id).copied().unwrap_or_else(|| {
+                let (row, slot) = self.sources[*class].readers[0];
+                let list = self.ops[row].needs[slot][assigned.rows[&readers[0]]];
+                let held = list.and_then(|list| home_of(self.layouts.needs_at(list), &self.graph.ty(*id).whole()));
+                // What is needed is among the homes; what nobody needs may be anywhere.
+                self.sources[*class].states.iter().position(|s| s.held == held).unwrap_or(0)
+            });
+        }
+        values
+    }
+
     /// For every variable, the bytes that each of its values counts as memory; nothing where that is none.
     fn resident_bytes(&self) -> Vec<Vec<f64>> {
         let count = self.row_variable.len() + self.home_variable.len();
@@ -100,6 +137,18 @@ impl Search<'_> {
             let own = &self.sources[self.tensors[id].0];
             if own.resident {
                 bytes[v] = own.states.iter().map(|s| self.counted(s.share)).collect();
+            }
+        }
+        for (id, (class, readers)) in &self.tensors {
+            let own = &self.sources[*class];
+            if !own.resident || self.home_variable.contains_key(id) || self.multiplier == 0.0 {
+                continue;
+            }
+            if let [reader] = readers[..] {
+                let more = self.own_home_bytes(*class);
+                let held = &mut bytes[self.row_variable[&reader]];
+                held.resize(more.len(), 0.0);
+                held.iter_mut().zip(more).for_each(|(held, more)| *held += more);
             }
         }
         bytes

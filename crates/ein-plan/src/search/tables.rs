@@ -43,7 +43,11 @@ impl Search<'_> {
             if let Some((class, _)) = self.tensors.get(&id)
                 && self.has_variable(*class)
             {
-                let own = &self.sources[*class];
+                let class = *class;
+                if self.sources[class].states.is_empty() {
+                    self.find_states(class, id);
+                }
+                let own = &self.sources[class];
                 let shared = if relaxed && own.is_crowded() { own.shared_lists().len() } else { 0 };
                 let size = own.states.len() + shared;
                 self.home_variable.insert(id, self.model.variable(size));
@@ -55,7 +59,15 @@ impl Search<'_> {
                 self.model.factor(&[self.row_variable[&id]], &table);
             }
             let Some((class, readers)) = self.tensors.get(&id).cloned() else { continue };
-            let Some(&home) = self.home_variable.get(&id) else { continue };
+            let Some(&home) = self.home_variable.get(&id) else {
+                if self.multiplier > 0.0
+                    && let [reader] = readers[..]
+                {
+                    let table = self.table((usize::MAX - class, 2 << 32), |s| s.own_home_table(class));
+                    self.model.factor(&[self.row_variable[&reader]], &table);
+                }
+                continue;
+            };
             // Tables of the relaxed model differ where sharing is possible, and only there.
             let relaxed = relaxed && self.sources[class].is_crowded();
             let code = (usize::MAX - class, if relaxed { 1 << 32 } else { 0 });
@@ -72,10 +84,32 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the home of a tensor is decided by the model: a resident one costs nothing where memory does
-    /// not, so its home is simply what its readers need.
+    /// Whether the home of a tensor is decided by the model. A resident one costs nothing where memory does
+    /// not, so its home is simply what its readers need. So is that of one that a single row reads as long as a byte of
+    /// memory costs less than moving one does: what another home saves of it, the busiest device would have to receive.
     pub(super) fn has_variable(&self, class: usize) -> bool {
-        !self.sources[class].resident || self.multiplier > 0.0
+        let own = &self.sources[class];
+        !own.resident || self.multiplier > 0.0 && (own.own_homes.is_empty() || self.apart || self.is_dear())
+    }
+
+    /// Whether moving a byte may cost less than holding it at every device that computes.
+    fn is_dear(&self) -> bool {
+        let hidden = if self.hiding > 0.0 { LEFT } else { 1.0 };
+        self.multiplier * (1.0 + self.uneven) > hidden * self.costs.least_of_a_byte(self.options.objective)
+    }
+
+    /// What a row's candidates cost by the memory of a resident tensor that it alone reads.
+    fn own_home_table(&mut self, class: usize) -> Vec<f64> {
+        let bytes = self.own_home_bytes(class);
+        bytes.into_iter().map(|bytes| self.multiplier * bytes).collect()
+    }
+
+    /// The bytes that count as memory of a resident tensor that one row alone reads, for each of the row's candidates.
+    pub(super) fn own_home_bytes(&self, class: usize) -> Vec<f64> {
+        let own = &self.sources[class];
+        let (row, slot) = own.readers[0];
+        let bytes = |list: &Option<NeedsId>| list.map_or(0.0, |list| self.counted(own.own_homes[&list]));
+        self.ops[row].needs[slot].iter().map(bytes).collect()
     }
 
     /// A table of this build; the same object as in the last build if the numbers are the same.
@@ -195,9 +229,8 @@ impl Search<'_> {
         let lists: Vec<NeedsId> = needs.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let column = |n: &Option<NeedsId>| n.map(|n| lists.binary_search(&n).expect("it is one of the lists"));
         let columns = needs.iter().map(column).collect();
-        let (costs, layouts) = (&mut self.costs, &self.layouts);
-        let entry = |s: &State| lists.iter().map(|&n| costs.entry(layouts, s.relation, n)).collect::<Vec<_>>();
-        let entries = own.states.iter().flat_map(entry).collect();
+        let relations: Vec<RelationId> = own.states.iter().map(|s| s.relation).collect();
+        let entries = self.costs.entries(&self.layouts, &relations, &lists);
         let moved = self.costs.moved();
         let grid = Rc::new(Grid { states: own.states.len(), lists, columns, entries, moved });
         self.grids.insert((class, reader), grid.clone());

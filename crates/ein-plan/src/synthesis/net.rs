@@ -36,7 +36,7 @@ impl<'a> Net<'a> {
             devices,
             link,
             workers: machine.workers(),
-            uniform: crate::pattern::Ports::uniform(machine),
+            uniform: crate::ports::Ports::uniform(machine),
             slowness: machine.resources.iter().map(|r| 1.0 / r.bandwidth).collect(),
             least_latency: if least_latency.is_finite() { least_latency } else { 0.0 },
             mirrored: OnceCell::new(),
