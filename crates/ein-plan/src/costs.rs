@@ -181,8 +181,10 @@ impl<'a> Costs<'a> {
             let (from, to) = from[h].zip(to[n])?;
             Some(axes.fingerprint(layouts.relation_at(have[h]), from, to))
         };
-        let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
-        if pairs.len() < SHARED || threads == 1 {
+        // Asking how many there are reads files.
+        let threads =
+            if pairs.len() < SHARED { 1 } else { available_parallelism().map_or(1, usize::from).min(THREADS) };
+        if threads == 1 {
             return pairs.iter().map(name).collect();
         }
         let name = &name;
