@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Moves beyond which a candidate is not cut into more pieces, in all and by the device: the larger of both.
 pub(super) const MOST_MOVES: usize = 8000;
-const MOST_MOVES_EACH: usize = 2300;
+const MOST_MOVES_EACH: usize = 560;
+/// The same of machines with more devices than a server has, whose trees are deep.
+const MOST_MOVES_OF_MANY: usize = 2300;
+const MANY: usize = 17;
 /// Seconds from which a candidate may have twice as many.
 const LONG: f64 = 1e-3;
 /// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
@@ -318,7 +321,7 @@ pub(super) fn quickest(
         }
         trials.left = trials.left.max(KEPT);
         trials.hopeful(&known);
-        trials.left = trials.left.max(MOST_MOVES_EACH * question.net.devices + TO_SIMULATE);
+        trials.left = trials.left.max(question.most_moves_alike() + TO_SIMULATE);
         trials.refine(enough);
         if trials.seconds() > FAR * enough {
             trials.left = trials.left.max(MOST_SIMULATED);
@@ -370,9 +373,15 @@ impl Question<'_> {
         ranked
     }
 
+    /// How many moves a candidate that takes no long time may be cut into.
+    fn most_moves_alike(&self) -> usize {
+        let each = if self.net.devices < MANY { MOST_MOVES_EACH } else { MOST_MOVES_OF_MANY };
+        MOST_MOVES.max(each * self.net.devices)
+    }
+
     /// How many moves a candidate may be cut into.
     fn most_moves(&self, score: &Score) -> usize {
-        let most = MOST_MOVES.max(MOST_MOVES_EACH * self.net.devices);
+        let most = self.most_moves_alike();
         if score.load > LONG && most == MOST_MOVES { 2 * most } else { most }
     }
 }
