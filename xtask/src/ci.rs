@@ -20,7 +20,7 @@ pub fn run() -> Result<(), String> {
     // What tests compile for fake GPUs is none of this user's kernels.
     let kept = target().join("kept").to_string_lossy().into_owned();
     let variables = [("EIN_MINILM", folder.as_str()), ("EIN_CACHE_DIR", kept.as_str())];
-    step("cargo", &["test", "--workspace", "--quiet"], &variables)?;
+    step("cargo", &["test", "--workspace", "--quiet", "--no-fail-fast"], &variables)?;
     match cuda::compiler() {
         Err(reason) if std::env::var_os("CI").is_none() => {
             eprintln!("warning: kernels of GPUs are not compiled: {reason}");
