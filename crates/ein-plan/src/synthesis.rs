@@ -189,11 +189,18 @@ pub fn sharpest_bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, S
     Ok(bound)
 }
 
+/// Tastes for where all others came to rest too far from the bound: somewhere else there may be a way out.
+fn further_tastes(tried: &[(Start, Taste)]) -> Vec<(Start, Taste)> {
+    let all = [Start::Plain, Start::Shape, Start::Halves].into_iter();
+    let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, ..Taste::default() })));
+    all.filter(|choice| !tried.contains(choice)).collect()
+}
+
+/// Prices of a machine's resources, for each atom.
+type Prices = Vec<Vec<f64>>;
+
 /// The bound without packing, and prices at which packing comes to rest.
-fn bound_and_prices(
-    exchange: &Exchange,
-    machine: &Machine,
-) -> Result<(Bound, Vec<Atom>, Vec<Vec<f64>>), SynthesisError> {
+fn bound_and_prices(exchange: &Exchange, machine: &Machine) -> Result<(Bound, Vec<Atom>, Prices), SynthesisError> {
     admit(exchange, machine)?;
     let atoms = exchange.atoms();
     let bound = bounds::bound(exchange, &atoms, machine);
@@ -319,7 +326,7 @@ impl Question<'_> {
         candidates.extend(tastes.iter().filter_map(packed));
         let load = candidates.iter().map(|c| c.0.load).fold(f64::INFINITY, f64::min);
         let stuck = packs && load > FAR * bandwidth;
-        let more = if stuck { self.further_tastes(&tastes) } else { Vec::new() };
+        let more = if stuck { further_tastes(&tastes) } else { Vec::new() };
         let patient = Effort { rounds: 2 * effort.rounds, ..effort };
         candidates.extend(
             more.iter().filter_map(|&(from, taste)| self.packed(from, shape.as_ref(), &Effort { taste, ..patient })),
@@ -350,13 +357,6 @@ impl Question<'_> {
             Start::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..*effort }),
         };
         packed.map(|packed| (packed.score(self.net), packed))
-    }
-
-    /// Tastes for where all others came to rest too far from the bound: somewhere else there may be a way out.
-    fn further_tastes(&self, tried: &[(Start, Taste)]) -> Vec<(Start, Taste)> {
-        let all = [Start::Plain, Start::Shape, Start::Halves].into_iter();
-        let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, ..Taste::default() })));
-        all.filter(|choice| !tried.contains(choice)).collect()
     }
 
     /// Tastes for trees that are little deeper than the longest of the shortest ways, which is `depth` moves.

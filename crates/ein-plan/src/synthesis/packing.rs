@@ -72,7 +72,7 @@ pub(super) struct Taste {
 
 impl Taste {
     /// How deep trees may grow to begin with.
-    pub(super) fn growth(&self) -> Growth {
+    pub(super) fn growth(self) -> Growth {
         Growth { most: self.most.map_or(usize::MAX, usize::from), ..Growth::FREE }
     }
 }

@@ -278,7 +278,7 @@ impl Axes {
             let last = n + 1 == ends.len();
             // A layer ends with the box that fills it.
             let full = ends[n].1 * layers as f64 >= (below * layers as f64).floor() + 1.0 - 1e-9;
-            if !last && !(layers > 1 && full) {
+            if !(last || layers > 1 && full) {
                 continue;
             }
             if layers > 1 {
