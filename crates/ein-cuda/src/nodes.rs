@@ -66,7 +66,7 @@ pub struct Sites {
     pub workspace: u64,
 }
 
-/// What makes the programs of rows that compute: [`generate::program`](crate::generate::program), but for tests.
+/// What makes the programs of rows that compute: [`generate::program`], but for tests.
 pub type Programs<'a> = &'a dyn Fn(&TaskGraph, TaskId, &Target) -> Result<Program, Cause>;
 
 /// Where memory is.
