@@ -157,6 +157,11 @@ pub enum ViewError {
 }
 
 impl View {
+    /// Whether its result is all elements of one input in the order in which they lie there.
+    pub fn shows_all_as_it_lies(&self) -> bool {
+        matches!(self, Self::Reshape { .. })
+    }
+
     /// Name in messages and text forms.
     pub fn name(&self) -> &'static str {
         match self {

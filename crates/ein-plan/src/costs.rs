@@ -125,16 +125,16 @@ impl<'a> Costs<'a> {
         self.pairs.get(&(have, needs)).copied().unwrap_or_else(|| self.entries(layouts, &[have], &[needs])[0])
     }
 
-    /// The numbers of the prices of handing each of `needs` out from each of `have`, the latter's first all first.
-    pub fn entries(&mut self, layouts: &Layouts, have: &[RelationId], needs: &[NeedsId]) -> Vec<EntryId> {
-        let every = have.iter().flat_map(|&h| needs.iter().map(move |&n| (h, n)));
+    /// The numbers of the prices of handing each of `wanted` out from each of `have`, the latter's first all first.
+    pub fn entries(&mut self, layouts: &Layouts, have: &[RelationId], wanted: &[NeedsId]) -> Vec<EntryId> {
+        let every = have.iter().flat_map(|&h| wanted.iter().map(move |&n| (h, n)));
         let mut entries: Vec<Option<EntryId>> = every.map(|pair| self.pairs.get(&pair).copied()).collect();
-        let width = needs.len();
+        let width = wanted.len();
         let unknown: Vec<(usize, usize)> =
             (0..entries.len()).filter(|&at| entries[at].is_none()).map(|at| (at / width, at % width)).collect();
-        let names = self.named(layouts, have, needs, &unknown);
+        let names = self.named(layouts, have, wanted, &unknown);
         for (&(h, n), name) in unknown.iter().zip(names) {
-            let (have, needs) = (have[h], needs[n]);
+            let (have, needs) = (have[h], wanted[n]);
             let entry = match name {
                 Some(name) => self.patterns.get(&name).copied().unwrap_or_else(|| {
                     let (from, to) = (self.relations[&have].as_ref(), self.needs[&needs].as_ref());
@@ -158,7 +158,7 @@ impl<'a> Costs<'a> {
         &mut self,
         layouts: &Layouts,
         have: &[RelationId],
-        needs: &[NeedsId],
+        wanted: &[NeedsId],
         pairs: &[(usize, usize)],
     ) -> Vec<Option<Fingerprint>> {
         if pairs.is_empty() {
@@ -168,11 +168,11 @@ impl<'a> Costs<'a> {
         for &h in have {
             self.relations.entry(h).or_insert_with(|| axes.of_relation(layouts.relation_at(h)));
         }
-        for &n in needs {
+        for &n in wanted {
             self.needs.entry(n).or_insert_with(|| axes.of_needs(layouts.needs_at(n)));
         }
         let from: Vec<Option<&Profile>> = have.iter().map(|h| self.relations[h].as_ref()).collect();
-        let to: Vec<Option<&Profile>> = needs.iter().map(|n| self.needs[n].as_ref()).collect();
+        let to: Vec<Option<&Profile>> = wanted.iter().map(|n| self.needs[n].as_ref()).collect();
         let (own, other): (Vec<&Profile>, Vec<&Profile>) =
             (from.iter().flatten().copied().collect(), to.iter().flatten().copied().collect());
         axes.prepare(&own, &other);

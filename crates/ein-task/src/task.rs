@@ -7,7 +7,6 @@ use ein_ir::monoid::{Form, Monoid};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_ir::spec::Spec;
-use ein_ir::view::View;
 use std::fmt;
 
 /// A row of a task graph.
@@ -305,7 +304,8 @@ impl TaskGraph {
             ) => {
                 // It shows nothing else, and there is as much of the one as of the other: the same elements, both in
                 // row-major order of the whole.
-                let reshape = matches!(self.ops.get(*op).map(|row| &row.op), Some(Op::View(View::Reshape { .. })));
+                let op = self.ops.get(*op).map(|row| &row.op);
+                let reshape = matches!(op, Some(Op::View(view)) if view.shows_all_as_it_lies());
                 let one = [task, reader].iter().all(|t| t.value.form.fields.len() == 1);
                 reshape
                     && one

@@ -1,25 +1,20 @@
 //! Candidates on trial: which are simulated, cut how finely and in which order.
 
-use super::packing::{Effort, TURNS, Taste, repack};
+use super::packing::{Effort, Taste, repack};
 use super::route::{Scheme, Score};
 use super::schedule::{Order, schedule};
 use super::{MOST_PACKED, NEAR, Question, Recipe};
 use ein_task::flow::run;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Moves beyond which a candidate is not cut into more pieces, in all and by the device: the larger of both.
 pub(super) const MOST_MOVES: usize = 8000;
 const MOST_MOVES_EACH: usize = 560;
-/// The same of machines with more devices than a server has, whose trees are deep.
-const MOST_MOVES_OF_MANY: usize = 2300;
-const MANY: usize = 17;
 /// Seconds from which a candidate may have twice as many.
 const LONG: f64 = 1e-3;
 /// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
 const MOST_SIMULATED: usize = 40_000;
-const MOST_SIMULATED_EACH: usize = 4000;
-/// Moves that may be simulated for what is tried last whatever was simulated before.
-const KEPT: usize = 10_000;
+const MOST_SIMULATED_EACH: usize = 2400;
 /// What simulating anything costs, in moves.
 const TO_SIMULATE: usize = 200;
 /// How far above what was simulated an estimate may be and still be tried.
@@ -42,16 +37,7 @@ const FEEDBACK: f64 = 0.5;
 const POLISH: usize = 8_000;
 const GAIN: f64 = 0.998;
 
-/// How much sooner than with coarser pieces a candidate should end to be cut more finely.
-const FINER: f64 = 0.99;
-/// How far above what cannot be beaten the best is so far that it is tried harder, and how much.
-const FAR: f64 = 1.1;
-const HARDER: usize = 5;
-/// How many other candidates are then put in order again and again.
-const OTHERS: usize = 3;
-
-/// What was simulated.
-#[derive(Clone)]
+/// The best of what was simulated.
 struct Tried {
     /// [`Question::dear`] seconds.
     seconds: f64,
@@ -69,8 +55,6 @@ struct Trials<'a> {
     /// Moves that may still be simulated.
     left: usize,
     best: Option<Tried>,
-    /// The best of every candidate.
-    each: BTreeMap<usize, Tried>,
 }
 
 impl Trials<'_> {
@@ -114,33 +98,10 @@ impl Trials<'_> {
         let pieces = score.pieces(lag);
         let (seconds, moves) = self.question.simulate(scheme, &pieces, order);
         let dear = self.question.dear(seconds, moves);
-        let tried = Tried { seconds: dear, candidate, moves, lag, pieces, order };
-        if self.each.get(&candidate).is_none_or(|known| dear < known.seconds) {
-            self.each.insert(candidate, tried.clone());
-        }
         if dear < self.seconds() {
-            self.best = Some(tried);
+            self.best = Some(Tried { seconds: dear, candidate, moves, lag, pieces, order });
         }
         Some(seconds)
-    }
-
-    /// Cuts the best into finer pieces as long as that gains something.
-    fn refine(&mut self, enough: f64) {
-        while let Some(best) = &self.best
-            && best.seconds > enough
-        {
-            let (candidate, order, seconds) = (best.candidate, best.order, best.seconds);
-            let score = &self.candidates[candidate].0;
-            let lag = if best.lag.is_finite() { best.lag } else { score.longest() };
-            let fits = |lag: &f64| {
-                let moves = score.estimate(self.question.net, *lag).moves;
-                score.depth > 1 && moves <= self.question.most_moves(score)
-            };
-            let Some(lag) = [0.5, 0.72].map(|times| times * lag).into_iter().find(fits) else { return };
-            if self.try_one(candidate, lag, order).is_none() || self.seconds() > GAIN * seconds {
-                return;
-            }
-        }
     }
 
     /// Tries what the closed form thinks too little of: of the candidates with few moves those that could be much quicker
@@ -189,8 +150,7 @@ impl Trials<'_> {
         let mut scheme = scheme.clone();
         let mut pieces = best.pieces.clone();
         let mut slower = vec![1.0; net.slowness.len()];
-        let times = if best.seconds > FAR * enough { HARDER * REPACKED } else { REPACKED };
-        for _ in 0..times {
+        for _ in 0..REPACKED {
             let made = schedule(net, question.exchange, &scheme, &pieces, order);
             let spans = run(net.machine, &made.transfers);
             let mut ends = vec![0.0f64; slower.len()];
@@ -203,7 +163,7 @@ impl Trials<'_> {
             for (slower, end) in slower.iter_mut().zip(ends) {
                 *slower *= (end / last).max(0.5).powf(FEEDBACK);
             }
-            let effort = Effort { rounds: 60, turns: TURNS, enough: 0.0, taste: Taste::default() };
+            let effort = Effort { rounds: 60, enough: 0.0, taste: Taste::default() };
             scheme = repack(net, &scheme, &effort, &slower);
             let score = scheme.score(net);
             pieces = score.pieces(lag);
@@ -214,28 +174,15 @@ impl Trials<'_> {
         }
     }
 
-    /// Puts the moves of the best in order again and again, as long as that gains something; of the best of a few other
-    /// candidates, too, where the best is far from what cannot be beaten.
+    /// Puts the moves of the best in order again and again, as long as that gains something.
     fn polish(&mut self, enough: f64) {
-        let Some(best) = self.best.clone() else { return };
-        let far = best.seconds > FAR * enough;
-        let mut others: Vec<Tried> =
-            self.each.values().filter(|t| far && t.candidate != best.candidate).cloned().collect();
-        others.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.candidate.cmp(&b.candidate)));
-        for tried in std::iter::once(best).chain(others.into_iter().take(OTHERS)) {
-            let found = self.polished(tried, enough, if far { HARDER * POLISH } else { POLISH });
-            if found.seconds < self.seconds() {
-                self.best = Some(found);
-            }
-        }
-    }
-
-    fn polished(&self, mut best: Tried, enough: f64, mut left: usize) -> Tried {
+        let Some(best) = &mut self.best else { return };
         let (score, scheme) = &self.candidates[best.candidate];
         if score.depth <= 1 {
-            return best;
+            return;
         }
         let Question { net, exchange, .. } = *self.question;
+        let mut left = POLISH;
         let (mut order, mut last) = (best.order, best.seconds);
         let mut made = None;
         while best.seconds > enough
@@ -254,28 +201,11 @@ impl Trials<'_> {
             }
             (order, last, made) = (again, seconds, Some(after));
         }
-        best
-    }
-
-    /// Tries the best with pieces a little larger and smaller.
-    fn vary(&mut self) {
-        let Some(best) = self.best.clone() else { return };
-        let longest = self.candidates[best.candidate].0.longest();
-        for times in [0.6, 0.8, 1.25, 1.6] {
-            let lag = times * if best.lag.is_finite() { best.lag } else { longest };
-            self.try_one(best.candidate, lag, best.order);
-        }
     }
 }
 
-/// Simulates the first `always` candidates, and those that a closed form likes best, and keeps the quickest, with its
-/// seconds; `enough` seconds are enough.
-pub(super) fn quickest(
-    question: &Question,
-    candidates: Vec<(Score, Scheme)>,
-    always: usize,
-    enough: f64,
-) -> (f64, Recipe) {
+/// Simulates the candidates that a closed form likes best and keeps the quickest; `enough` seconds are enough.
+pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, enough: f64) -> Recipe {
     // Several shapes and packings are often one and the same.
     let mut distinct: Vec<(Score, Scheme)> = Vec::with_capacity(candidates.len());
     for candidate in candidates {
@@ -289,17 +219,15 @@ pub(super) fn quickest(
         candidates,
         left: MOST_SIMULATED.max(MOST_SIMULATED_EACH * question.net.devices),
         best: None,
-        each: BTreeMap::new(),
     };
     let mut tried = vec![0usize; trials.candidates.len()];
     let mut orders = vec![None; trials.candidates.len()];
     let mut known = BTreeSet::new();
-    for n in 0..always.min(trials.candidates.len()) {
-        let longest = trials.candidates[n].0.longest();
-        for lag in [f64::INFINITY, longest / 2.0, longest / 4.0] {
-            if lag > 0.0 {
-                trials.try_one(n, lag, Order::Deep);
-            }
+    // Whatever the closed form says of it: the direct one, which is the first.
+    let longest = trials.candidates[0].0.longest();
+    for lag in [f64::INFINITY, longest / 2.0, longest / 4.0] {
+        if lag > 0.0 {
+            trials.try_one(0, lag, Order::Deep);
         }
     }
     for (estimate, moves, n, lag) in question.ranked(&trials.candidates) {
@@ -316,26 +244,12 @@ pub(super) fn quickest(
         }
     }
     if trials.seconds() > enough {
-        if trials.seconds() > FAR * enough {
-            trials.left += MOST_SIMULATED;
-        }
-        trials.left = trials.left.max(KEPT);
         trials.hopeful(&known);
-        trials.left = trials.left.max(question.most_moves_alike() + TO_SIMULATE);
-        trials.refine(enough);
-        if trials.seconds() > FAR * enough {
-            trials.left = trials.left.max(MOST_SIMULATED);
-            trials.vary();
-        }
         trials.polish(enough);
-        let before = trials.seconds();
         trials.repack(enough);
-        if trials.seconds() < before {
-            trials.polish(enough);
-        }
     }
     let best = trials.best.expect("there is at least one candidate");
-    (best.seconds, question.recipe(trials.candidates.swap_remove(best.candidate).1, best.pieces, best.order))
+    question.recipe(trials.candidates.swap_remove(best.candidate).1, best.pieces, best.order)
 }
 
 impl Question<'_> {
@@ -351,13 +265,9 @@ impl Question<'_> {
             let most_moves = self.most_moves(score);
             let mut lag = f64::INFINITY;
             let mut moves = 0;
-            let mut coarser = f64::INFINITY;
             loop {
                 let estimate = score.estimate(self.net, lag);
-                // Finer pieces only where they should gain something.
-                let gains = estimate.seconds < FINER * coarser;
-                if estimate.moves > moves && (moves == 0 || gains && estimate.moves <= most_moves) {
-                    coarser = estimate.seconds;
+                if estimate.moves > moves && (moves == 0 || estimate.moves <= most_moves) {
                     // Of programs about as quick the one with fewer moves.
                     let seconds = estimate.seconds * (1.0 + 8e-6 * estimate.moves as f64 / self.net.devices as f64);
                     ranked.push((seconds, estimate.moves, n, lag));
@@ -373,15 +283,9 @@ impl Question<'_> {
         ranked
     }
 
-    /// How many moves a candidate that takes no long time may be cut into.
-    fn most_moves_alike(&self) -> usize {
-        let each = if self.net.devices < MANY { MOST_MOVES_EACH } else { MOST_MOVES_OF_MANY };
-        MOST_MOVES.max(each * self.net.devices)
-    }
-
     /// How many moves a candidate may be cut into.
     fn most_moves(&self, score: &Score) -> usize {
-        let most = self.most_moves_alike();
-        if score.load > LONG && most == MOST_MOVES { 2 * most } else { most }
+        let most = MOST_MOVES.max(MOST_MOVES_EACH * self.net.devices);
+        if score.load > LONG { 2 * most } else { most }
     }
 }
