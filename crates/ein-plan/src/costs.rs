@@ -159,9 +159,9 @@ impl<'a> Costs<'a> {
         layouts: &Layouts,
         have: &[RelationId],
         wanted: &[NeedsId],
-        pairs: &[(usize, usize)],
+        positions: &[(usize, usize)],
     ) -> Vec<Option<Fingerprint>> {
-        if pairs.is_empty() {
+        if positions.is_empty() {
             return Vec::new();
         }
         let axes = &mut self.axes;
@@ -183,13 +183,13 @@ impl<'a> Costs<'a> {
         };
         // Asking how many there are reads files.
         let threads =
-            if pairs.len() < SHARED { 1 } else { available_parallelism().map_or(1, usize::from).min(THREADS) };
+            if positions.len() < SHARED { 1 } else { available_parallelism().map_or(1, usize::from).min(THREADS) };
         if threads == 1 {
-            return pairs.iter().map(name).collect();
+            return positions.iter().map(name).collect();
         }
         let name = &name;
         std::thread::scope(|scope| {
-            let parts = pairs.chunks(pairs.len().div_ceil(threads));
+            let parts = positions.chunks(positions.len().div_ceil(threads));
             let parts: Vec<_> =
                 parts.map(|part| scope.spawn(move || part.iter().map(name).collect::<Vec<_>>())).collect();
             parts.into_iter().flat_map(|p| p.join().expect("naming does not panic")).collect()
