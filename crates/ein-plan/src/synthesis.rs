@@ -27,9 +27,10 @@ use ein_task::buffers::peak_buffers;
 use ein_task::check::check;
 use ein_task::exchange::{Atom, Exchange, Program};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
+use ein_task::units::Seconds;
 use net::{Net, Ways};
-use packing::{Effort, Spare, Taste, pack};
-use route::{Leg, Scheme, Score};
+use packing::{Effort, Spare, TURNS, Taste, pack};
+use route::{Growth, Leg, Scheme, Score};
 use schedule::{Order, schedule};
 use seeds::Seeds;
 use std::collections::HashMap;
@@ -172,26 +173,50 @@ impl Memory {
 /// The bound of a question, with the prices at which packing comes to rest tried too: sharper where data goes far,
 /// and dearer to find, than [`bounds::bound`] alone, which proves it all the same.
 pub fn bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisError> {
+    let (mut bound, atoms, prices) = bound_and_prices(exchange, machine)?;
+    for prices in prices {
+        let proved = bounds::proved(exchange, &atoms, machine, &prices);
+        bound.fold = Seconds(bound.fold.0.max(proved.0));
+    }
+    Ok(bound)
+}
+
+/// [`bound`], where it is worth a second or more to find better prices.
+pub fn sharpest_bound(exchange: &Exchange, machine: &Machine) -> Result<Bound, SynthesisError> {
+    let (mut bound, atoms, prices) = bound_and_prices(exchange, machine)?;
+    let sharpened = bounds::sharpened(exchange, &atoms, machine, &prices);
+    bound.fold = Seconds(bound.fold.0.max(sharpened.0));
+    Ok(bound)
+}
+
+/// Tastes for where all others came to rest too far from the bound: somewhere else there may be a way out.
+fn further_tastes(tried: &[(Start, Taste)]) -> Vec<(Start, Taste)> {
+    let all = [Start::Plain, Start::Shape, Start::Halves].into_iter();
+    let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, ..Taste::default() })));
+    all.filter(|choice| !tried.contains(choice)).collect()
+}
+
+/// Prices of a machine's resources, for each atom.
+type Prices = Vec<Vec<f64>>;
+
+/// The bound without packing, and prices at which packing comes to rest.
+fn bound_and_prices(exchange: &Exchange, machine: &Machine) -> Result<(Bound, Vec<Atom>, Prices), SynthesisError> {
     admit(exchange, machine)?;
     let atoms = exchange.atoms();
-    let mut bound = bounds::bound(exchange, &atoms, machine);
+    let bound = bounds::bound(exchange, &atoms, machine);
     let net = Net::new(machine);
     let bundles = Rc::new(bundle::shared(exchange, atoms.clone())?);
     if net.devices > MOST_PACKED || bundles.is_empty() {
-        return Ok(bound);
+        return Ok((bound, atoms, Vec::new()));
     }
     let ways = bundle::idle_ways(&net, &bundles);
-    let seeds = Seeds { net: &net, bundles, ways: &ways, at_reader: true };
-    let effort = Effort { rounds: 200, enough: 0.0, taste: Taste::default() };
+    let seeds = Seeds { net: &net, bundles, ways: &ways, at_reader: true, growth: Growth::FREE };
+    let effort = Effort { rounds: 200, turns: 2 * TURNS, enough: 0.0, taste: Taste::default() };
     let mut prices = seeds.whole(true).map_or(Vec::new(), |start| packing::prices(&net, &start, &effort));
     if seeds.bundles.iter().any(|b| !b.finished) {
         prices.extend(compose::prices(&seeds, &effort));
     }
-    for prices in prices {
-        let proved = bounds::proved(exchange, &atoms, machine, &prices);
-        bound.fold = ein_task::units::Seconds(bound.fold.0.max(proved.0));
-    }
-    Ok(bound)
+    Ok((bound, atoms, prices))
 }
 
 /// Where packing starts.
@@ -223,6 +248,8 @@ const MOST_PACKED: usize = 16;
 const NEAR: f64 = 1.01;
 /// How far above the bound the load of packed schemes is too far.
 const FAR: f64 = 1.1;
+/// How far above what cannot be beaten a simulated time is too far.
+const MISSED: f64 = 1.2;
 /// Latencies of the longest chain up to which the bandwidth bound leaves no time for deep trees.
 const SHORT: f64 = 30.0;
 /// How far above what cannot be beaten a simulated time is near enough to try nothing more.
@@ -238,7 +265,7 @@ impl Question<'_> {
     }
 
     fn seeds<'a>(&'a self, bundles: &Rc<Vec<Bundle>>, at_reader: bool) -> Seeds<'a> {
-        Seeds { net: self.net, bundles: Rc::clone(bundles), ways: self.ways, at_reader }
+        Seeds { net: self.net, bundles: Rc::clone(bundles), ways: self.ways, at_reader, growth: Growth::FREE }
     }
 
     fn recipe(&self, scheme: Scheme, pieces: Vec<usize>, order: Order) -> Recipe {
@@ -275,6 +302,11 @@ impl Question<'_> {
             return self.plain(direct);
         }
         let mut candidates = vec![(score, direct)];
+        let passed_on = self.shared.iter().any(|b| b.readers.len() > 1 || !b.finished);
+        let all = if passed_on { seeds::rings(self.net) } else { Vec::new() };
+        let rings = if all.len() > 1 { self.seeds(self.shared, true).rings(&all) } else { None };
+        let tried = 1 + usize::from(rings.is_some());
+        candidates.extend(rings.map(|rings| (rings.score(self.net), rings)));
         let single = self.shared.iter().any(|b| b.readers.len() == 1 && !b.finished);
         let variants: &[bool] = if single { &[true, false] } else { &[true] };
         for &at_reader in variants {
@@ -286,44 +318,68 @@ impl Question<'_> {
         }
         let order = |a: &Score, b: &Score| a.load.total_cmp(&b.load).then(a.depth.cmp(&b.depth));
         let (best, shape) = candidates.iter().min_by(|a, b| order(&a.0, &b.0)).expect("there is the direct one");
-        if best.load > NEAR * bandwidth && self.net.devices <= MOST_PACKED {
-            let effort = Effort { rounds: 120, enough: 1.003 * bandwidth, taste: Taste::default() };
-            let seeds = self.seeds(self.shared, true);
-            let shape = Some(shape).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
-            let plain = seeds.whole(true);
-            let packed = |from: Start, effort: &Effort| {
-                let packed = match from {
-                    Start::Shape => shape.as_ref().map(|start| pack(self.net, start, effort)),
-                    Start::Plain => plain.as_ref().map(|start| pack(self.net, start, effort)),
-                    Start::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..*effort }),
-                };
-                packed.map(|packed| (packed.score(self.net), packed))
-            };
-            let mut tastes = self.tastes(shape.is_some());
-            if bandwidth < SHORT * bound.latency.0 {
-                let shallow = Taste { shallow: true, short: true, ..Taste::default() };
-                tastes.push((if shape.is_some() { Start::Shape } else { Start::Plain }, shallow));
-                if shape.is_some() && self.shared.iter().all(|b| b.finished) {
-                    tastes.push((Start::Plain, shallow));
-                }
-            }
-            candidates.extend(tastes.iter().filter_map(|&(from, taste)| packed(from, &Effort { taste, ..effort })));
-            let load = candidates.iter().map(|c| c.0.load).fold(f64::INFINITY, f64::min);
-            if load > FAR * bandwidth {
-                // Somewhere else there may be a way out of where all of these came to rest.
-                let all = [Start::Plain, Start::Shape, Start::Halves].into_iter();
-                let all = all.flat_map(|from| [false, true].map(|short| (from, Taste { short, ..Taste::default() })));
-                let more = all.filter(|choice| !tastes.contains(choice));
-                let patient = Effort { rounds: 2 * effort.rounds, ..effort };
-                candidates.extend(more.filter_map(|(from, taste)| packed(from, &Effort { taste, ..patient })));
-            }
-        }
+        let packs = best.load > NEAR * bandwidth && self.net.devices <= MOST_PACKED;
+        let shape = Some(shape).filter(|s| Rc::ptr_eq(&s.bundles, self.shared)).cloned();
+        let effort = Effort { rounds: 120, turns: TURNS, enough: 1.003 * bandwidth, taste: Taste::default() };
+        let tastes = if packs { self.tastes(shape.is_some(), bandwidth < SHORT * bound.latency.0) } else { Vec::new() };
+        let packed = |&(from, taste): &(Start, Taste)| self.packed(from, shape.as_ref(), &Effort { taste, ..effort });
+        candidates.extend(tastes.iter().filter_map(packed));
+        let load = candidates.iter().map(|c| c.0.load).fold(f64::INFINITY, f64::min);
+        let stuck = packs && load > FAR * bandwidth;
+        let more = if stuck { further_tastes(&tastes) } else { Vec::new() };
+        let patient = Effort { rounds: 2 * effort.rounds, ..effort };
+        candidates.extend(
+            more.iter().filter_map(|&(from, taste)| self.packed(from, shape.as_ref(), &Effort { taste, ..patient })),
+        );
         candidates.extend(self.seeds(self.shared, true).peers().map(|peers| (peers.score(self.net), peers)));
-        trials::quickest(self, candidates, CLOSE * bound.latency.0.max(bandwidth + self.net.least_latency))
+        let enough = CLOSE * bound.latency.0.max(bandwidth + self.net.least_latency);
+        let first = trials::quickest(self, candidates, tried, enough);
+        let issued = bound.depth as f64 * issue;
+        if !packs || first.seconds <= MISSED * (bandwidth + bound.latency.0 + issued) {
+            return first.recipe;
+        }
+        // Trees that are not deep may do better in fact if not on paper: little waits for little.
+        let flat = self.flat_tastes(bound.depth);
+        let candidates: Vec<(Score, Scheme)> = flat.iter().filter_map(packed).collect();
+        if candidates.is_empty() {
+            return first.recipe;
+        }
+        first.or(trials::quickest(self, candidates, 1, enough)).recipe
+    }
+
+    /// A packed scheme, and what it costs.
+    fn packed(&self, from: Start, shape: Option<&Scheme>, effort: &Effort) -> Option<(Score, Scheme)> {
+        let seeds = Seeds { growth: effort.taste.growth(), ..self.seeds(self.shared, true) };
+        let packed = match from {
+            Start::Shape => shape.map(|start| pack(self.net, start, effort)),
+            Start::Plain => seeds.whole(true).map(|start| pack(self.net, &start, effort)),
+            Start::Halves => compose::composed(&seeds, &Effort { enough: 0.0, ..*effort }),
+        };
+        packed.map(|packed| (packed.score(self.net), packed))
+    }
+
+    /// Tastes for trees that are little deeper than the longest of the shortest ways, which is `depth` moves.
+    fn flat_tastes(&self, depth: usize) -> Vec<(Start, Taste)> {
+        if self.shared.iter().all(|b| b.finished && b.readers.len() == 1) {
+            return Vec::new();
+        }
+        let spare = if self.net.workers.len() < self.net.devices { Spare::All } else { Spare::None };
+        let flat = |more: usize, spare: Spare| Taste {
+            short: true,
+            most: u8::try_from(depth + more).ok(),
+            spare,
+            ..Taste::default()
+        };
+        let mut tastes = [0, 1, 2].map(|more| (Start::Plain, flat(more, spare))).to_vec();
+        if self.shared.iter().any(|b| !b.finished) {
+            tastes.extend([0, 1].map(|more| (Start::Halves, flat(more, Spare::None))));
+        }
+        tastes
     }
 
     /// From where to pack, and with which taste. Where trees are wanted packing takes long, so there are fewer.
-    fn tastes(&self, shaped: bool) -> Vec<(Start, Taste)> {
+    /// Where there is `little` to move few moves are worth some load.
+    fn tastes(&self, shaped: bool, little: bool) -> Vec<(Start, Taste)> {
         let relays = self.net.workers.len() < self.net.devices;
         let spared = |spare: Spare| if relays { spare } else { Spare::None };
         let taste = |short: bool, spare: Spare| Taste { short, spare: spared(spare), ..Taste::default() };
@@ -349,6 +405,13 @@ impl Question<'_> {
         };
         if relays {
             tastes.push((if shaped { Start::Shape } else { Start::Plain }, taste(true, Spare::All)));
+        }
+        if little {
+            let shallow = Taste { shallow: true, short: true, ..Taste::default() };
+            tastes.push((if shaped { Start::Shape } else { Start::Plain }, shallow));
+            if shaped && !folded {
+                tastes.push((Start::Plain, shallow));
+            }
         }
         tastes
     }

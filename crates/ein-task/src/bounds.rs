@@ -113,6 +113,59 @@ pub fn proved(exchange: &Exchange, atoms: &[Atom], machine: &Machine, prices: &[
     Seconds(prices::proved(&groups, machine, prices))
 }
 
+/// [`proved`] by the best prices found from these on, step by step; the better the longer it takes.
+pub fn sharpened(exchange: &Exchange, atoms: &[Atom], machine: &Machine, prices: &[Vec<f64>]) -> Seconds {
+    let groups = Group::all(exchange, atoms);
+    if groups.is_empty() { Seconds(0.0) } else { Seconds(prices::sharpened(&groups, machine, prices)) }
+}
+
+/// Seconds before which no reader that folds can have all it reads, port and latency together: what comes in the first
+/// moments comes straight from those who hold it, every partial for itself, and only later what others folded.
+///
+/// Of what a reader lacks let `x` be the part of which every piece comes straight: that many bytes times the devices
+/// that alone hold partials. Of the rest at least one piece comes from a device that got something first, so not before
+/// a latency is over. All of it comes through the reader's port, and its last byte arrives a latency after it is sent.
+pub fn soonest(exchange: &Exchange, atoms: &[Atom], machine: &Machine) -> Seconds {
+    let groups = Group::all(exchange, atoms);
+    let latency = |links: &mut dyn Iterator<Item = &crate::machine::Link>| {
+        links.map(|l| l.latency.0).fold(f64::INFINITY, f64::min)
+    };
+    let passed_on = latency(&mut machine.links.iter()) + machine.issue.0;
+    let of = |reader: DeviceId| {
+        // Bytes at least, and how many times as many if they come straight.
+        let mut asked: Vec<(f64, f64)> = Vec::new();
+        for group in groups.iter().filter(|g| g.readers.contains(reader)) {
+            let everything = group.holders.iter().skip(1).fold(group.holders[0], |all, &h| all.intersect(h));
+            let sole = |h: &&DeviceSet| h.len() == 1 && !h.contains(reader);
+            let sole: std::collections::BTreeSet<DeviceSet> = group.holders.iter().filter(sole).copied().collect();
+            let straight = group.partial * sole.len().max(1) as f64;
+            asked.push((group.any, if everything.is_empty() { straight / group.any } else { 1.0 }));
+        }
+        asked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let width = port(machine, reader, false);
+        let all: f64 = asked.iter().map(|a| a.0).sum();
+        let enough = |seconds: f64| {
+            // What there is no time for once others could have folded it comes straight.
+            let mut straight = (all - width * (seconds - passed_on).max(0.0)).max(0.0);
+            let mut bytes = all;
+            for &(least, times) in &asked {
+                let part = straight.min(least);
+                bytes += part * (times - 1.0);
+                straight -= part;
+            }
+            bytes <= width * seconds
+        };
+        let (mut low, mut high) = (0.0, asked.iter().map(|a| a.0 * a.1).sum::<f64>() / width);
+        for _ in 0..50 {
+            let middle = 0.5 * (low + high);
+            if enough(middle) { high = middle } else { low = middle }
+        }
+        low + latency(&mut machine.links.iter().filter(|l| l.to == reader)) + machine.issue.0
+    };
+    let readers = groups.iter().fold(DeviceSet::new(), |all, g| all.union(g.readers)).intersect(machine.workers());
+    Seconds(readers.iter().map(of).filter(|s| s.is_finite()).fold(0.0, f64::max))
+}
+
 /// Bytes per second that a device can send or receive at most.
 pub fn port(machine: &Machine, device: DeviceId, outward: bool) -> f64 {
     let one = DeviceSet::one(device);

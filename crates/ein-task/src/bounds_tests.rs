@@ -358,3 +358,35 @@ fn one_way_between_two_sets_partials_cross() {
     asked.have.finished = Form::finished(DType::F32, 1);
     near(of(&asked, &machine).cut.0, 4.0 * s / slow, 0.0, &of(&asked, &machine));
 }
+
+/// Partials of four that one reads: straight they are four times as many bytes; folded on the way they come a move later.
+#[test]
+fn what_others_fold_comes_a_move_later() {
+    let machine = switch(5, 1e9);
+    for (size, expected) in [(1_000_000, 1e-3 + 0.75e-6 + 1e-6), (100, 4e-7 + 1e-6), (0, 0.0)] {
+        let have: Blocks = (1..5).map(|d| (0..size, vec![d])).collect();
+        let asked = question(size, &have, &vec![(0..size, vec![0])]);
+        let found = soonest(&asked, &asked.atoms(), &machine).0;
+        assert!((found - expected).abs() <= 1e-9 * expected, "{size}: {found} is not {expected}");
+        // One who holds all partials folds them first.
+        let asked = question(size, &vec![(0..size, vec![1]), (0..size, vec![1, 2])], &vec![(0..size, vec![0])]);
+        let alone = if size > 0 { size as f64 / 1e9 + 1e-6 } else { 0.0 };
+        let found = soonest(&asked, &asked.atoms(), &machine).0;
+        assert!((found - alone).abs() <= 1e-9 * alone, "{size}: {found} is not {alone}");
+    }
+}
+
+/// Whatever prices it begins with, the sharpest bound proves no less than the first and no more than what suffices.
+#[test]
+fn sharper_prices_prove_more_and_not_too_much() {
+    let s = S as f64;
+    for (machine, suffices) in
+        [(switch(4, 1e9), 2.0 * 3.0 / 4.0 * s / 1e9), (ring(&[1e9; 4]), 2.0 * 3.0 / 4.0 * s / 2e9)]
+    {
+        let asked = question(S, &partials(4), &vec![(0..S, all(4))]);
+        let sharpest = sharpened(&asked, &asked.atoms(), &machine, &[]).0;
+        assert!(sharpest <= suffices * (1.0 + 1e-9), "{sharpest} proves more than {suffices}, which suffices");
+        // Without any prices to begin with it gets this far.
+        assert!(sharpest >= 0.5 * suffices, "{sharpest} is far below {suffices}");
+    }
+}

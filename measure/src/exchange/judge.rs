@@ -3,7 +3,8 @@
 use super::machines::Wiring;
 use super::questions::Kind;
 use crate::report::micros;
-use ein_plan::synthesis::{bound, synthesize};
+use ein_plan::synthesis::{bound, sharpest_bound, synthesize};
+use ein_task::bounds::{Bound, soonest};
 use ein_task::check::{check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program};
 use ein_task::flow;
@@ -94,12 +95,34 @@ pub struct Least {
     pub binds: &'static str,
     /// Least latency of the longest chain.
     pub latency: f64,
+    /// Seconds before which no reader can have what it folds, port and latency together.
+    pub soonest: f64,
 }
 
 /// The bound of a question.
 pub fn least(exchange: &Exchange, machine: &Machine) -> Least {
-    let bound = bound(exchange, machine).unwrap_or_else(|e| panic!("a named question on {}: {e}", machine.name));
-    Least { bandwidth: bound.bandwidth().0, binds: bound.binds(), latency: bound.latency.0 }
+    let bound = bound(exchange, machine).unwrap_or_else(|e| panic!("a question on {}: {e}", machine.name));
+    Least::of(&bound, exchange, machine)
+}
+
+/// The sharpest bound that can be found of a question.
+pub fn least_of_all(exchange: &Exchange, machine: &Machine) -> Least {
+    let bound = sharpest_bound(exchange, machine).unwrap_or_else(|e| panic!("a question on {}: {e}", machine.name));
+    Least::of(&bound, exchange, machine)
+}
+
+impl Least {
+    /// What a bound says. Each move of the longest chain is issued before its first byte flows.
+    fn of(bound: &Bound, exchange: &Exchange, machine: &Machine) -> Self {
+        let latency = bound.latency.0 + bound.depth as f64 * machine.issue.0;
+        let soonest = soonest(exchange, &exchange.atoms(), machine).0;
+        Self { bandwidth: bound.bandwidth().0, binds: bound.binds(), latency, soonest }
+    }
+
+    /// Seconds: bandwidth and latency, or what takes a reader longer.
+    pub fn total(&self) -> f64 {
+        self.soonest.max(self.bandwidth + self.latency)
+    }
 }
 
 /// The latency of the way of fewest links.

@@ -1,7 +1,7 @@
 //! Random questions: are the programs right, and how near do they come to the bound?
 
 use super::interpret::right;
-use super::judge::{Judged, Least, judge, least, reason, synthesized};
+use super::judge::{Judged, Least, judge, least, least_of_all, reason, synthesized};
 use super::machines::{bare, cable, cliques, workers};
 use crate::random::Random;
 use crate::report::{Section, each, micros, size};
@@ -29,10 +29,13 @@ struct Row {
 impl Row {
     /// Ours over the bound with the latency of the shallowest answer; 1 if nothing has to move.
     fn ratio(&self) -> f64 {
-        let least = self.least.bandwidth + self.least.latency;
+        let least = self.least.total();
         self.ours.as_ref().map_or(f64::INFINITY, |o| if least > 0.0 { o.seconds / least } else { 1.0 + o.seconds })
     }
 }
+
+/// How far above the bound a program of the largest size is for the bound to be sharpened.
+const FAR: f64 = 1.2;
 
 /// How far above the bound the worst may be.
 const WORST: f64 = 1.35;
@@ -70,7 +73,7 @@ pub fn section(seed: u64, count: u64) -> Section {
     }
     let mut large: Vec<&Row> = rows.iter().filter(|r| r.size == SIZES[SIZES.len() - 1]).collect();
     large.sort_by(|a, b| b.ratio().total_cmp(&a.ratio()));
-    section.say("The worst (simulated):");
+    section.say("The worst (simulated); of those more than a fifth above the bound, a sharper one was looked for:");
     let line = |r: &&Row| {
         let why = r.ours.as_ref().map_or_else(Clone::clone, |o| reason(o, &r.least));
         let seconds = r.ours.as_ref().map_or(String::new(), |o| micros(o.seconds));
@@ -124,8 +127,11 @@ fn measured(seed: u64, draw: u64) -> Vec<Row> {
             right(&question, &program)?;
             Ok(judged)
         });
-        let least = least(&question, &machine);
-        Row { draw, machine: machine.clone(), size: bytes, ours, least }
+        let mut row = Row { draw, machine: machine.clone(), size: bytes, ours, least: least(&question, &machine) };
+        if bytes == SIZES[SIZES.len() - 1] && row.ratio() > FAR {
+            row.least = least_of_all(&question, &machine);
+        }
+        row
     };
     SIZES.iter().map(at).collect()
 }

@@ -7,7 +7,7 @@
 use super::bundle::{Bundle, idle_ways};
 use super::net::Net;
 use super::packing::{self, Effort, pack};
-use super::route::{Fold, Leg, Route, Scheme};
+use super::route::{Fold, Growth, Leg, Route, Scheme};
 use super::seeds::Seeds;
 use ein_task::machine::{DeviceId, DeviceSet};
 use std::rc::Rc;
@@ -71,7 +71,7 @@ pub(super) fn prices(seeds: &Seeds, effort: &Effort) -> Vec<Vec<f64>> {
     let Some(Halves { up, down, .. }) = Halves::new(seeds) else { return Vec::new() };
     let mirrored = Net::new(seeds.net.mirrored());
     let at_rest = |net: &Net, bundles: Vec<Bundle>| {
-        plain(net, bundles).map_or(Vec::new(), |start| packing::prices(net, &start, effort))
+        plain(net, bundles, Growth::FREE).map_or(Vec::new(), |start| packing::prices(net, &start, effort))
     };
     let (up, down) = (at_rest(&mirrored, up), at_rest(seeds.net, down));
     let sum = |(up, down): (&Vec<f64>, &Vec<f64>)| up.iter().zip(down).map(|(u, d)| u + d).collect();
@@ -88,14 +88,14 @@ fn one_way(from: DeviceSet, readers: DeviceSet, bytes: u64) -> Bundle {
 type Shares = Vec<(f64, Rc<Route>)>;
 
 /// Bundles along their cheapest trees when nothing else moves. `None` if a reader cannot be reached.
-fn plain(net: &Net, bundles: Vec<Bundle>) -> Option<Scheme> {
+fn plain(net: &Net, bundles: Vec<Bundle>, growth: Growth) -> Option<Scheme> {
     let ways = idle_ways(net, &bundles);
-    Seeds { net, bundles: Rc::new(bundles), ways: &ways, at_reader: true }.whole(true)
+    Seeds { net, bundles: Rc::new(bundles), ways: &ways, at_reader: true, growth }.whole(true)
 }
 
 fn packed(net: &Net, bundles: Vec<Bundle>, effort: &Effort) -> Option<Vec<Shares>> {
     let mut of = vec![Vec::new(); bundles.len()];
-    let start = plain(net, bundles)?;
+    let start = plain(net, bundles, effort.taste.growth())?;
     pack(net, &start, effort).legs.into_iter().for_each(|l| of[l.bundle].push((l.share, l.route)));
     Some(of)
 }

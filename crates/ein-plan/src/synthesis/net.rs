@@ -71,6 +71,8 @@ pub(super) struct Ways {
     cost: Vec<f64>,
     /// The first device on the way.
     next: Vec<u32>,
+    /// Links of the way.
+    moves: Vec<u32>,
     /// Whether the rest of the way is one link, even where a detour is cheaper.
     short: bool,
 }
@@ -78,9 +80,15 @@ pub(super) struct Ways {
 impl Ways {
     fn direct(net: &Net, cost: &[f64]) -> Self {
         let n = net.devices;
-        let mut ways = Self { devices: n, cost: vec![f64::INFINITY; n * n], next: vec![NONE; n * n], short: false };
+        let mut ways = Self {
+            devices: n,
+            cost: vec![f64::INFINITY; n * n],
+            next: vec![NONE; n * n],
+            moves: vec![1; n * n],
+            short: false,
+        };
         for d in 0..n {
-            ways.cost[d * n + d] = 0.0;
+            (ways.cost[d * n + d], ways.moves[d * n + d]) = (0.0, 0);
         }
         for (link, &c) in net.machine.links.iter().zip(cost) {
             let at = link.from.index() * n + link.to.index();
@@ -105,6 +113,7 @@ impl Ways {
                     if total < ways.cost[from * n + to] * (1.0 - 1e-12) {
                         ways.cost[from * n + to] = total;
                         ways.next[from * n + to] = ways.next[from * n + middle];
+                        ways.moves[from * n + to] = ways.moves[from * n + middle] + ways.moves[middle * n + to];
                     }
                 }
             }
@@ -124,6 +133,7 @@ impl Ways {
                     if total < ways.cost[from * n + to] * (1.0 - 1e-12) {
                         ways.cost[from * n + to] = total;
                         ways.next[from * n + to] = middle as u32;
+                        ways.moves[from * n + to] = 2;
                     }
                 }
             }
@@ -135,6 +145,16 @@ impl Ways {
     /// What the way costs; infinite if there is none.
     pub(super) fn cost(&self, from: DeviceId, to: DeviceId) -> f64 {
         self.cost[from.index() * self.devices + to.index()]
+    }
+
+    /// How many devices there are.
+    pub(super) fn devices(&self) -> usize {
+        self.devices
+    }
+
+    /// Links of the way; there must be one.
+    pub(super) fn moves(&self, from: DeviceId, to: DeviceId) -> usize {
+        self.moves[from.index() * self.devices + to.index()] as usize
     }
 
     /// The devices of the way, both ends included; there must be one.

@@ -7,7 +7,7 @@
 
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
-use super::route::{Leg, Route, Scheme, fold_tree, hand_tree};
+use super::route::{Growth, Hop, InTree, Leg, Route, Scheme, fold_tree, hand_tree};
 use ein_task::machine::{DeviceSet, Link};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -25,6 +25,7 @@ struct Packing<'a> {
     net: &'a Net<'a>,
     short: bool,
     shallow: bool,
+    deepest: usize,
     /// Seconds that a byte takes on every resource, as the [`Taste`] has it.
     slowness: Vec<f64>,
     bundles: &'a [Bundle],
@@ -39,11 +40,16 @@ struct Packing<'a> {
 /// How sharp prices are at first.
 const FIRST: f64 = 30.0;
 
+/// Bundles that a round improves at least, as a rule.
+pub(super) const TURNS: usize = 36;
+
 /// How hard to try.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     /// Rounds over all bundles.
     pub(super) rounds: usize,
+    /// Bundles that a round improves at least.
+    pub(super) turns: usize,
     /// Seconds of the busiest resource that are good enough.
     pub(super) enough: f64,
     /// Which routes are taken.
@@ -57,9 +63,18 @@ pub(super) struct Taste {
     pub(super) short: bool,
     /// Few moves even where that costs load.
     pub(super) shallow: bool,
+    /// Moves on the longest chain of a tree at most, where there is a way of so few.
+    pub(super) most: Option<u8>,
     /// How much of links to devices that do not compute is left free. Transfers that share a port get equal parts of
     /// it and not what the shares of their routes ask for, so what is full comes in bursts.
     pub(super) spare: Spare,
+}
+
+impl Taste {
+    /// How deep trees may grow to begin with.
+    pub(super) fn growth(self) -> Growth {
+        Growth { most: self.most.map_or(usize::MAX, usize::from), ..Growth::FREE }
+    }
 }
 
 /// How much of links to devices that do not compute is left free.
@@ -130,6 +145,7 @@ impl<'a> Packing<'a> {
             net,
             short: taste.short,
             shallow: taste.shallow,
+            deepest: taste.growth().most,
             slowness,
             bundles: &start.bundles,
             columns: start.bundles.iter().map(|_| Vec::new()).collect(),
@@ -193,11 +209,19 @@ impl<'a> Packing<'a> {
             }
             last = most;
             self.reprice(sharpness, most);
-            let mut moved = false;
+            let (mut moved, mut still) = (false, 0);
             // A round is about as long for few bundles as for many.
-            for turn in 0..(48 / self.bundles.len()).max(1) {
+            for turn in 0..(effort.turns / self.bundles.len()).max(1) {
+                let before = moved;
+                moved = false;
                 for bundle in 0..self.bundles.len() {
                     moved |= self.improve(bundle, (round + turn) % 2 == 0 || self.columns[bundle].len() < 2);
+                }
+                still = if moved { 0 } else { still + 1 };
+                moved |= before;
+                // Neither known routes nor new ones are better: nor are they next time.
+                if still == 2 {
+                    break;
                 }
             }
             if !moved && sharpness > 400.0 {
@@ -302,27 +326,39 @@ impl<'a> Packing<'a> {
         // As prices sharpen, less and less, since what is left to gain may need long ways.
         let weight = if self.shallow { 2.0 } else { FIRST / self.sharpness };
         let mean = cost.iter().sum::<f64>() / cost.len().max(1) as f64 * weight;
-        let lag = 0.5 * mean;
+        let growth = Growth { lag: 0.5 * mean, most: self.deepest };
         let hop = 0.2 * mean + f64::MIN_POSITIVE;
         for c in &mut cost {
             *c += hop;
         }
         let ways = if self.short { Ways::short(self.net, &cost) } else { Ways::new(self.net, &cost) };
         if bundle.finished {
-            return Some(Route { folds: vec![], hands: hand_tree(&ways, bundle.holders[0], bundle.readers, lag)?.0 });
+            return Some(Route {
+                folds: vec![],
+                hands: hand_tree(&ways, bundle.holders[0], bundle.readers, growth)?.0,
+            });
         }
         let (pending, finished) = (bundle.pending as f64, bundle.bytes as f64);
-        let mut best: Option<(f64, Route)> = None;
+        // Whatever a route looks like, every reader that does not fold all of it gets it over a link of its own.
+        let mut into = vec![f64::INFINITY; self.net.devices];
+        for (link, cost) in self.net.machine.links.iter().zip(&cost) {
+            into[link.to.index()] = into[link.to.index()].min(*cost);
+        }
+        let every: f64 = bundle.readers.iter().map(|r| into[r.index()]).sum();
+        let mut best: Option<(f64, InTree, Vec<Hop>)> = None;
         let roots = bundle.holding().union(bundle.readers).intersect(self.net.workers);
         for root in roots.iter() {
-            let Some((fold, up)) = fold_tree(&ways, self.net.workers, root, &bundle.holders, lag) else { continue };
-            let Some((hands, down)) = hand_tree(&ways, DeviceSet::one(root), bundle.readers, lag) else { continue };
+            let handed = every - if bundle.readers.contains(root) { into[root.index()] } else { 0.0 };
+            let worth = best.as_ref().map_or(f64::INFINITY, |b| (b.0 - finished * handed) / pending);
+            let up = fold_tree(&ways, self.net.workers, root, &bundle.holders, growth, worth);
+            let Some((fold, up)) = up else { continue };
+            let Some((hands, down)) = hand_tree(&ways, DeviceSet::one(root), bundle.readers, growth) else { continue };
             let total = up * pending + down * finished;
             if best.as_ref().is_none_or(|b| total < b.0 * (1.0 - 1e-12)) {
-                best = Some((total, Route { folds: vec![fold], hands }));
+                best = Some((total, fold, hands));
             }
         }
-        best.map(|b| b.1)
+        best.map(|(_, fold, hands)| Route { folds: vec![fold.fold()], hands })
     }
 
     /// Drops routes with little on them and moves their shares to those that stay.

@@ -303,18 +303,34 @@ impl Scheme {
     }
 }
 
+/// How deep trees grow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Growth {
+    /// What joining a device costs more for every move that it is from the tree's start.
+    pub(super) lag: f64,
+    /// Moves from the tree's start to what joins, where there is a way of so few.
+    pub(super) most: usize,
+}
+
+impl Growth {
+    /// As deep as is cheap.
+    pub(super) const FREE: Self = Self { lag: 0.0, most: usize::MAX };
+}
+
 /// The cheapest forest found that brings a value from `starts` to `readers`: the nearest reader is joined to
-/// what is there already, again and again (Takahashi and Matsuyama 1980), where a start that is `n` moves deep
-/// costs `n · lag` more. `None` if a reader cannot be reached. The cost is without that.
-pub(super) fn hand_tree(ways: &Ways, starts: DeviceSet, readers: DeviceSet, lag: f64) -> Option<(Vec<Hop>, f64)> {
+/// what is there already, again and again (Takahashi and Matsuyama 1980). `None` if a reader cannot be reached. The
+/// cost is without what depth costs.
+pub(super) fn hand_tree(ways: &Ways, starts: DeviceSet, readers: DeviceSet, growth: Growth) -> Option<(Vec<Hop>, f64)> {
     let mut left = readers.without(starts);
     let (mut hops, mut cost) = (Vec::new(), 0.0);
     let mut have: Vec<Reached> = starts.iter().map(Reached::start).collect();
+    let mut front = Front::new(ways, growth, false);
     while !left.is_empty() {
-        let (price, start, next) = nearest(ways, &have, left, lag, false)?;
+        let (price, start, next) = front.nearest(&have, left)?;
         cost += price;
+        let before = have.len();
         grow(&ways.path(start, next), &mut have, |_, _| 0.0, |a, b| hops.push((a, b)));
-        left = left.without(have.iter().map(|h| h.device).collect());
+        left = left.without(have[before..].iter().map(|h| h.device).collect());
     }
     Some((hops, cost))
 }
@@ -323,7 +339,7 @@ pub(super) fn hand_tree(ways: &Ways, starts: DeviceSet, readers: DeviceSet, lag:
 struct Reached {
     device: DeviceId,
     /// Moves from the tree's start.
-    depth: f64,
+    depth: usize,
     /// What it costs on top to join here: the rest of the way to a device that folds, over which what joins goes
     /// beside what is there.
     beside: f64,
@@ -331,31 +347,62 @@ struct Reached {
 
 impl Reached {
     fn start(device: DeviceId) -> Self {
-        Self { device, depth: 0.0, beside: 0.0 }
+        Self { device, depth: 0, beside: 0.0 }
     }
 }
 
-/// Of `outside`, the device nearest to a tree, the way to it from the tree or, `upwards`, to the tree from it:
-/// cost, tree's end, device.
-fn nearest(
-    ways: &Ways,
-    tree: &[Reached],
-    outside: DeviceSet,
-    lag: f64,
+/// For every device the end of a tree that it would join at.
+struct Front<'a> {
+    ways: &'a Ways,
+    growth: Growth,
+    /// Whether ways lead to the tree rather than from it.
     upwards: bool,
-) -> Option<(f64, DeviceId, DeviceId)> {
-    let mut best: Option<(f64, f64, DeviceId, DeviceId)> = None;
-    for device in outside.iter() {
-        for end in tree {
-            let way = if upwards { ways.cost(device, end.device) } else { ways.cost(end.device, device) };
-            let cost = way + end.beside;
-            let total = cost + end.depth * lag;
-            if total.is_finite() && best.is_none_or(|b| total < b.0) {
-                best = Some((total, cost, end.device, device));
+    best: Vec<Option<Joint>>,
+    /// How many of the tree's devices were looked at.
+    seen: usize,
+}
+
+/// Where a device would join a tree.
+#[derive(Clone, Copy)]
+struct Joint {
+    /// Moves beyond those it may be from the tree's start: what is too deep comes last.
+    beyond: usize,
+    /// The cost with what depth costs.
+    total: f64,
+    cost: f64,
+    end: DeviceId,
+}
+
+impl<'a> Front<'a> {
+    fn new(ways: &'a Ways, growth: Growth, upwards: bool) -> Self {
+        Self { ways, growth, upwards, best: vec![None; ways.devices()], seen: 0 }
+    }
+
+    /// Of `outside`, the device nearest to a tree that has only grown since it was asked before: cost, tree's end,
+    /// device.
+    fn nearest(&mut self, tree: &[Reached], outside: DeviceSet) -> Option<(f64, DeviceId, DeviceId)> {
+        for end in &tree[self.seen..] {
+            for (d, best) in self.best.iter_mut().enumerate() {
+                let device = DeviceId(d as u16);
+                let (from, to) = if self.upwards { (device, end.device) } else { (end.device, device) };
+                let cost = self.ways.cost(from, to) + end.beside;
+                let total = cost + end.depth as f64 * self.growth.lag;
+                let beyond = (end.depth + self.ways.moves(from, to)).saturating_sub(self.growth.most);
+                if total.is_finite() && best.is_none_or(|b| (beyond, total) < (b.beyond, b.total)) {
+                    *best = Some(Joint { beyond, total, cost, end: end.device });
+                }
             }
         }
+        self.seen = tree.len();
+        let mut nearest: Option<(Joint, DeviceId)> = None;
+        for device in outside.iter() {
+            let Some(joint) = self.best[device.index()] else { continue };
+            if nearest.is_none_or(|(n, _)| (joint.beyond, joint.total) < (n.beyond, n.total)) {
+                nearest = Some((joint, device));
+            }
+        }
+        nearest.map(|(joint, device)| (joint.cost, joint.end, device))
     }
-    best.map(|b| (b.1, b.2, b.3))
 }
 
 /// Adds a path that begins in a tree, behind the last of its devices that is in the tree; `beside` says what a device
@@ -370,7 +417,7 @@ fn grow(
     let start = path.iter().rposition(|&d| place(tree, d).is_some()).unwrap_or(0);
     for hop in path[start..].windows(2) {
         let Some(before) = place(tree, hop[0]).map(|n| &tree[n]) else { return };
-        let next = Reached { device: hop[1], depth: before.depth + 1.0, beside: beside(before, hop[1]) };
+        let next = Reached { device: hop[1], depth: before.depth + 1, beside: beside(before, hop[1]) };
         add(hop[0], hop[1]);
         tree.push(next);
     }
@@ -410,21 +457,23 @@ pub(super) fn join(path: &[DeviceId], have: &mut DeviceSet, hops: &mut Vec<Hop>)
     }
 }
 
-/// The cheapest in-tree found that brings one of each of `holders` to `root`, where only `workers` fold; `lag` as in
-/// [`hand_tree`].
+/// The cheapest in-tree found that brings one of each of `holders` to `root`, where only `workers` fold, with its cost;
+/// `None` where that would be more than `worth`.
 pub(super) fn fold_tree(
     ways: &Ways,
     workers: DeviceSet,
     root: DeviceId,
     holders: &[DeviceSet],
-    lag: f64,
-) -> Option<(Fold, f64)> {
+    growth: Growth,
+    worth: f64,
+) -> Option<(InTree, f64)> {
     let mut from: Vec<Option<DeviceId>> = vec![None; holders.len()];
     let mut parent: Vec<(DeviceId, Option<DeviceId>)> = vec![(root, None)];
     let mut tree = vec![Reached::start(root)];
     let mut cost = 0.0;
     // Whoever joins the tree gives what it joins for: a device that gave nothing would send nothing.
     let mut joined = root;
+    let mut front = Front::new(ways, growth, true);
     loop {
         let within: DeviceSet = tree.iter().map(|t| t.device).collect();
         for (supplier, h) in from.iter_mut().zip(holders) {
@@ -437,8 +486,11 @@ pub(super) fn fold_tree(
         if open.is_empty() {
             break;
         }
-        let (price, end, start) = nearest(ways, &tree, open, lag, true)?;
+        let (price, end, start) = front.nearest(&tree, open)?;
         cost += price;
+        if cost > worth {
+            return None;
+        }
         let mut path = ways.path(start, end);
         path.reverse();
         let beside = |above: &Reached, below: DeviceId| {
@@ -448,7 +500,20 @@ pub(super) fn fold_tree(
         joined = start;
     }
     let from = from.into_iter().map(|d| d.expect("every partial has a supplier")).collect();
-    Some((Fold { root, from, sends: leaves_first(&parent) }, cost))
+    Some((InTree { from, parent }, cost))
+}
+
+/// An in-tree by its devices' parents, the root first.
+pub(super) struct InTree {
+    from: Vec<DeviceId>,
+    parent: Vec<(DeviceId, Option<DeviceId>)>,
+}
+
+impl InTree {
+    /// As moves.
+    pub(super) fn fold(self) -> Fold {
+        Fold { root: self.parent[0].0, from: self.from, sends: leaves_first(&self.parent) }
+    }
 }
 
 /// An in-tree in which every partial goes to `root` by itself from the nearest device; as few devices as

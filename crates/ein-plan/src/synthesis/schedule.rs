@@ -209,7 +209,7 @@ fn cut_bundle(
         }
         start = end;
         let boxes = shares.iter().map(|s| s.3).sum();
-        let Some(axis) = cutting_axis(exchange, &part.region, bundle.finished, boxes).filter(|_| boxes > 1) else {
+        let Some(axes) = Axes::of(exchange, &part.region, bundle.finished, boxes).filter(|_| boxes > 1) else {
             let most = shares.iter().max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)).then(b.0.cmp(&a.0)));
             let leg = most.map_or(0, |s| s.0);
             pieces.push(Piece {
@@ -222,33 +222,87 @@ fn cut_bundle(
             numbers[leg] += 1;
             continue;
         };
-        let interval = part.region.0[axis];
-        let at = |fraction: f64| interval.lo + (fraction * interval.len() as f64).round() as usize;
-        let mut from = interval.lo;
-        for (n, &(leg, low, high, boxes)) in shares.iter().enumerate() {
-            for b in 1..=boxes {
-                let last = n + 1 == shares.len() && b == boxes;
-                let to = if last { interval.hi } else { at(low + (high - low) * b as f64 / boxes as f64) };
-                if to > from {
-                    let mut region = part.region.clone();
-                    (region.0[axis].lo, region.0[axis].hi) = (from, to);
-                    pieces.push(Piece { leg: first + leg, part: p, region, number: numbers[leg], place: 0 });
-                    numbers[leg] += 1;
-                    from = to;
-                }
-            }
+        // Whose box it is, and where it ends.
+        let ends: Vec<(usize, f64)> = shares
+            .iter()
+            .flat_map(|&(leg, low, high, boxes)| {
+                (1..=boxes).map(move |b| (leg, low + (high - low) * b as f64 / boxes as f64))
+            })
+            .collect();
+        for (leg, region) in axes.cut(&part.region, &ends) {
+            pieces.push(Piece { leg: first + leg, part: p, region, number: numbers[leg], place: 0 });
+            numbers[leg] += 1;
         }
     }
 }
 
-/// The axis to cut a box along: the first that is long enough for fine shares, else the longest. Pending fields
-/// that lack an axis would cross once for each piece, so a pending box is cut along an axis that all fields have; and
-/// not along one that stacks what is folded together.
-fn cutting_axis(exchange: &Exchange, region: &Region, finished: bool, wanted: usize) -> Option<usize> {
-    let fields = &exchange.have.pending.fields;
-    let stacked = exchange.have.monoid.stacked().map(|_| region.rank().wrapping_sub(1));
-    let allowed = |a: &usize| finished || (stacked != Some(*a) && fields.iter().all(|f| f.axes.contains(a)));
-    let axes: Vec<usize> = (0..region.rank()).filter(allowed).collect();
-    let fine = axes.iter().copied().find(|&a| region.0[a].len() >= 64 * wanted);
-    fine.or_else(|| axes.into_iter().max_by_key(|&a| (region.0[a].len(), usize::MAX - a)))
+/// How a box is cut: along one axis or, if that is too short for shares to be about what they are wanted, first along
+/// another into layers.
+struct Axes {
+    inner: usize,
+    /// The other axis, and how many layers.
+    layers: Option<(usize, usize)>,
+}
+
+/// Points along an axis for every box that it is cut into, so that shares are rounded by less than a hundredth.
+const FINE: usize = 64;
+
+impl Axes {
+    /// The first axis that is long enough for fine shares, else the longest within layers along the next longest.
+    /// Pending fields that lack an axis would cross once for each piece, so a pending box is cut along axes that all
+    /// fields have; and not along one that stacks what is folded together.
+    fn of(exchange: &Exchange, region: &Region, finished: bool, wanted: usize) -> Option<Axes> {
+        let fields = &exchange.have.pending.fields;
+        let stacked = exchange.have.monoid.stacked().map(|_| region.rank().wrapping_sub(1));
+        let allowed = |a: &usize| finished || (stacked != Some(*a) && fields.iter().all(|f| f.axes.contains(a)));
+        let length = |&a: &usize| region.0[a].len();
+        let axes: Vec<usize> = (0..region.rank()).filter(allowed).collect();
+        if let Some(inner) = axes.iter().copied().find(|a| length(a) >= FINE * wanted) {
+            return Some(Axes { inner, layers: None });
+        }
+        let longest = |a: &usize| (length(a), usize::MAX - a);
+        let inner = axes.iter().copied().max_by_key(longest)?;
+        let other = axes.into_iter().filter(|&a| a != inner).max_by_key(longest);
+        let layers = other.map(|a| (a, (FINE * wanted).div_ceil(length(&inner)).min(length(&a) / FINE)));
+        Some(Axes { inner, layers: layers.filter(|l| l.1 > 1) })
+    }
+
+    /// The boxes of a region, in order, that end at these fractions of it, each with what it was given with. Those that
+    /// rounding leaves nothing are missing.
+    fn cut(&self, region: &Region, ends: &[(usize, f64)]) -> Vec<(usize, Region)> {
+        let mut boxes = Vec::with_capacity(ends.len());
+        let (outer, layers) = self.layers.unwrap_or((self.inner, 1));
+        let (mut first, mut below) = (0, 0.0);
+        let mut layer = region.clone();
+        for n in 0..ends.len() {
+            let last = n + 1 == ends.len();
+            // A layer ends with the box that fills it.
+            let full = ends[n].1 * layers as f64 >= (below * layers as f64).floor() + 1.0 - 1e-9;
+            if !(last || layers > 1 && full) {
+                continue;
+            }
+            if layers > 1 {
+                let all = region.0[outer];
+                let to = if last { all.hi } else { all.lo + (ends[n].1 * all.len() as f64).round() as usize };
+                if to <= layer.0[outer].lo && !last {
+                    continue;
+                }
+                layer.0[outer].hi = to;
+            }
+            let (whole, all) = (ends[n].1 - below, layer.0[self.inner]);
+            let mut rest = layer.clone();
+            for (m, &(leg, end)) in ends[first..=n].iter().enumerate() {
+                let part = (end - below) / whole;
+                let to = if first + m == n { all.hi } else { all.lo + (part * all.len() as f64).round() as usize };
+                if to > rest.0[self.inner].lo && layer.0[outer].lo < layer.0[outer].hi {
+                    rest.0[self.inner].hi = to;
+                    boxes.push((leg, rest.clone()));
+                    rest.0[self.inner].lo = to;
+                }
+            }
+            (first, below) = (n + 1, ends[n].1);
+            layer.0[outer].lo = layer.0[outer].hi;
+        }
+        boxes
+    }
 }

@@ -5,7 +5,7 @@ mod levels;
 
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
-use super::route::{Fold, Hop, Leg, Route, Scheme, fold_star, fold_tree, hand_star, hand_tree, join, pruned};
+use super::route::{Fold, Growth, Hop, Leg, Route, Scheme, fold_star, fold_tree, hand_star, hand_tree, join, pruned};
 use ein_task::machine::{DeviceId, DeviceSet};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,6 +17,8 @@ pub(super) struct Seeds<'a> {
     pub(super) ways: &'a Ways,
     /// Whether partials for one reader are folded at the reader, rather than in slices at all who hold some.
     pub(super) at_reader: bool,
+    /// How deep trees grow.
+    pub(super) growth: Growth,
 }
 
 impl Seeds<'_> {
@@ -135,7 +137,7 @@ impl Seeds<'_> {
                 let have = hands.iter().fold(DeviceSet::one(owner), |have, h| have.with(h.1));
                 let rest = bundle.readers.without(have);
                 hands.extend(if trees {
-                    hand_tree(self.ways, have, rest, 0.0)?.0
+                    hand_tree(self.ways, have, rest, self.growth)?.0
                 } else {
                     self.handed(owner, have, rest)?
                 });
@@ -159,7 +161,7 @@ impl Seeds<'_> {
 
     fn hands(&self, trees: bool, starts: DeviceSet, bundle: &Bundle) -> Option<Vec<Hop>> {
         if trees {
-            Some(hand_tree(self.ways, starts, bundle.readers, 0.0)?.0)
+            Some(hand_tree(self.ways, starts, bundle.readers, self.growth)?.0)
         } else {
             hand_star(self.ways, starts, bundle.readers)
         }
@@ -167,7 +169,7 @@ impl Seeds<'_> {
 
     fn owned(&self, trees: bool, owner: DeviceId, bundle: &Bundle) -> Option<Route> {
         let fold = if trees {
-            fold_tree(self.ways, self.net.workers, owner, &bundle.holders, 0.0)?.0
+            fold_tree(self.ways, self.net.workers, owner, &bundle.holders, self.growth, f64::INFINITY)?.0.fold()
         } else {
             fold_star(self.ways, owner, &bundle.holders)?
         };
@@ -254,27 +256,22 @@ impl Seeds<'_> {
 
     /// Every finished value in `fan` slices, each handed out along a tree in which a device sends to `fan` others; a
     /// device sends in one of the trees only, so that no port carries much more than the value once (Castro and
-    /// others 2003). Fewer moves than slices for all readers.
+    /// others 2003). Fewer moves than slices for all readers. What one device alone reads is folded along such trees.
     pub(super) fn fans(&self, fan: usize) -> Option<Scheme> {
         self.scheme(|bundle| {
-            if !bundle.finished || bundle.readers.len() <= fan {
-                let starts = bundle.holders[0];
-                return bundle
-                    .finished
-                    .then(|| self.hands(false, starts, bundle))
-                    .flatten()
-                    .map(|hands| vec![Route { folds: vec![], hands }]);
+            if !bundle.finished {
+                return self.folding_fans(fan, bundle);
+            }
+            if bundle.readers.len() <= fan {
+                let hands = self.hands(false, bundle.holders[0], bundle)?;
+                return Some(vec![Route { folds: vec![], hands }]);
             }
             let readers: Vec<DeviceId> = bundle.readers.iter().collect();
             let holders: Vec<DeviceId> = bundle.holders[0].iter().collect();
             let tree = |slice: usize| {
-                // Those that send in this tree first, so that it is shallow.
-                let (inner, outer): (Vec<usize>, Vec<usize>) = (0..readers.len()).partition(|n| n % fan == slice);
-                let order: Vec<DeviceId> = inner.into_iter().chain(outer).map(|n| readers[n]).collect();
                 let mut have = bundle.holders[0];
                 let mut hops = Vec::new();
-                for (n, &to) in order.iter().enumerate() {
-                    let from = if n == 0 { holders[slice % holders.len()] } else { order[(n - 1) / fan] };
+                for (from, to) in fanned(&readers, holders[slice % holders.len()], fan, slice) {
                     if !self.ways.cost(from, to).is_finite() {
                         return None;
                     }
@@ -284,6 +281,24 @@ impl Seeds<'_> {
             };
             (0..fan).map(tree).collect()
         })
+    }
+
+    /// Partials for one reader, in slices along trees in which a device folds what `fan` others send; `None` where some
+    /// are not linked.
+    fn folding_fans(&self, fan: usize, bundle: &Bundle) -> Option<Vec<Route>> {
+        let root = bundle.readers.lowest().filter(|&r| bundle.readers.len() == 1 && self.net.workers.contains(r))?;
+        let give = |h: &DeviceSet| if h.contains(root) { Some(root) } else { h.lowest() };
+        let from: Vec<DeviceId> = bundle.holders.iter().map(give).collect::<Option<_>>()?;
+        let givers: DeviceSet = from.iter().copied().filter(|&d| d != root).collect();
+        let givers: Vec<DeviceId> = givers.iter().collect();
+        let tree = |slice: usize| {
+            let hops = fanned(&givers, root, fan, slice);
+            let sends: Vec<Hop> = hops.into_iter().rev().map(|(a, b)| (b, a)).collect();
+            let passed = |&(a, b): &Hop| self.net.linked(a, b).is_some() && self.net.workers.contains(a);
+            let fold = Fold { root, from: from.clone(), sends };
+            fold.sends.iter().all(passed).then(|| Route { folds: vec![fold], hands: vec![] })
+        };
+        (0..fan.min(givers.len()).max(1)).map(tree).collect()
     }
 
     /// Recursive halving and doubling: binomial trees over the positions of the devices that compute, which
@@ -343,6 +358,15 @@ impl Seeds<'_> {
             self.owners(bundle).iter().map(owned).collect()
         })
     }
+}
+
+/// The moves of a tree from `root` to others in which each of those that send does to `fan`. Those that send in slice
+/// `slice`, others than in the next, come first, so that the tree is shallow.
+fn fanned(others: &[DeviceId], root: DeviceId, fan: usize, slice: usize) -> Vec<Hop> {
+    let (inner, outer): (Vec<usize>, Vec<usize>) = (0..others.len()).partition(|n| n % fan == slice);
+    let order: Vec<DeviceId> = inner.into_iter().chain(outer).map(|n| others[n]).collect();
+    let above = |n: usize| if n == 0 { root } else { order[(n - 1) / fan] };
+    (0..order.len()).map(|n| (above(n), order[n])).collect()
 }
 
 /// Rings through all devices that compute over direct links, both ways round, with the width of each: first the

@@ -1,20 +1,25 @@
 //! Candidates on trial: which are simulated, cut how finely and in which order.
 
-use super::packing::{Effort, Taste, repack};
+use super::packing::{Effort, TURNS, Taste, repack};
 use super::route::{Scheme, Score};
 use super::schedule::{Order, schedule};
 use super::{MOST_PACKED, NEAR, Question, Recipe};
 use ein_task::flow::run;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Moves beyond which a candidate is not cut into more pieces, in all and by the device: the larger of both.
 pub(super) const MOST_MOVES: usize = 8000;
 const MOST_MOVES_EACH: usize = 560;
+/// The same of machines with more devices than a server has, whose trees are deep.
+const MOST_MOVES_OF_MANY: usize = 2300;
+const MANY: usize = 17;
 /// Seconds from which a candidate may have twice as many.
 const LONG: f64 = 1e-3;
 /// Moves that are simulated for a question at most, in all and by the device, but for the first candidate.
 const MOST_SIMULATED: usize = 40_000;
-const MOST_SIMULATED_EACH: usize = 2400;
+const MOST_SIMULATED_EACH: usize = 4000;
+/// Moves that may be simulated for what is tried last whatever was simulated before.
+const KEPT: usize = 10_000;
 /// What simulating anything costs, in moves.
 const TO_SIMULATE: usize = 200;
 /// How far above what was simulated an estimate may be and still be tried.
@@ -37,11 +42,30 @@ const FEEDBACK: f64 = 0.5;
 const POLISH: usize = 8_000;
 const GAIN: f64 = 0.998;
 
-/// The best of what was simulated.
+/// How much longer than the quickest a candidate may take whose moves wait for fewer others: what a plan's exchanges are
+/// priced at counts the latency of every move of the longest chain, and programs by hand are to be no quicker.
+const AS_QUICK: f64 = 1.001;
+/// How much longer than the quickest what a less deep candidate needs at least may be for it to be cut more finely, too.
+const CONTENDS: f64 = 1.01;
+/// How many less deep candidates than the best that could be as quick are cut more finely.
+const CONTENDERS: usize = 2;
+
+/// How much sooner than with coarser pieces a candidate should end to be cut more finely.
+const FINER: f64 = 0.99;
+/// How far above what cannot be beaten the best is so far that it is tried harder, and how much.
+const FAR: f64 = 1.1;
+const HARDER: usize = 5;
+/// How many other candidates are then put in order again and again.
+const OTHERS: usize = 3;
+
+/// What was simulated.
+#[derive(Clone)]
 struct Tried {
     /// [`Question::dear`] seconds.
     seconds: f64,
     candidate: usize,
+    /// Moves on its longest chain.
+    depth: usize,
     moves: usize,
     lag: f64,
     pieces: Vec<usize>,
@@ -54,12 +78,28 @@ struct Trials<'a> {
     candidates: Vec<(Score, Scheme)>,
     /// Moves that may still be simulated.
     left: usize,
-    best: Option<Tried>,
+    /// The quickest of every candidate.
+    each: BTreeMap<usize, Tried>,
 }
 
 impl Trials<'_> {
+    /// Seconds of the quickest.
     fn seconds(&self) -> f64 {
-        self.best.as_ref().map_or(f64::INFINITY, |b| b.seconds)
+        self.each.values().map(|t| t.seconds).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Of those about as quick as the quickest the least deep, and of these the quickest.
+    fn best(&self) -> Option<&Tried> {
+        let most = AS_QUICK * self.seconds();
+        let order = |a: &&Tried, b: &&Tried| a.depth.cmp(&b.depth).then(a.seconds.total_cmp(&b.seconds));
+        self.each.values().filter(|t| t.seconds <= most).min_by(order)
+    }
+
+    /// Keeps what is quicker than what is known of its candidate.
+    fn keep(&mut self, tried: Tried) {
+        if self.each.get(&tried.candidate).is_none_or(|known| tried.seconds < known.seconds) {
+            self.each.insert(tried.candidate, tried);
+        }
     }
 
     /// Simulates a candidate with pieces of one lag, in the order that was better for it or, if `known` has none yet,
@@ -91,17 +131,58 @@ impl Trials<'_> {
     fn try_one(&mut self, candidate: usize, lag: f64, order: Order) -> Option<f64> {
         let (score, scheme) = &self.candidates[candidate];
         let moves = score.estimate(self.question.net, lag).moves;
-        if self.best.is_some() && moves + TO_SIMULATE > self.left {
+        if !self.each.is_empty() && moves + TO_SIMULATE > self.left {
             return None;
         }
         self.left = self.left.saturating_sub(moves + TO_SIMULATE);
         let pieces = score.pieces(lag);
         let (seconds, moves) = self.question.simulate(scheme, &pieces, order);
-        let dear = self.question.dear(seconds, moves);
-        if dear < self.seconds() {
-            self.best = Some(Tried { seconds: dear, candidate, moves, lag, pieces, order });
-        }
+        let (depth, dear) = (score.depth, self.question.dear(seconds, moves));
+        self.keep(Tried { seconds: dear, candidate, depth, moves, lag, pieces, order });
         Some(seconds)
+    }
+
+    /// Cuts the best into finer pieces as long as that gains something, and those that are less deep and could be as quick
+    /// until they are.
+    fn refine(&mut self, enough: f64) {
+        let Some(best) = self.best() else { return };
+        let (candidate, depth) = (best.candidate, best.depth);
+        self.refined(candidate, enough);
+        let net = self.question.net;
+        let contends = |n: &usize| {
+            let score = &self.candidates[*n].0;
+            score.depth < depth && score.load + net.least_latency <= CONTENDS * self.seconds()
+        };
+        let known = |n: usize| {
+            let estimate = || self.candidates[n].0.estimate(net, f64::INFINITY).seconds;
+            self.each.get(&n).map_or_else(estimate, |t| t.seconds)
+        };
+        let mut less: Vec<usize> = (0..self.candidates.len()).filter(contends).collect();
+        less.sort_by(|&a, &b| known(a).total_cmp(&known(b)).then(a.cmp(&b)));
+        for candidate in less.into_iter().take(CONTENDERS) {
+            if !self.each.contains_key(&candidate) {
+                self.try_one(candidate, f64::INFINITY, Order::Deep);
+            }
+            self.refined(candidate, enough.max(AS_QUICK * self.seconds()));
+        }
+    }
+
+    fn refined(&mut self, candidate: usize, enough: f64) {
+        while let Some(known) = self.each.get(&candidate)
+            && known.seconds > enough
+        {
+            let (order, seconds) = (known.order, known.seconds);
+            let score = &self.candidates[candidate].0;
+            let lag = if known.lag.is_finite() { known.lag } else { score.longest() };
+            let fits = |lag: &f64| {
+                let moves = score.estimate(self.question.net, *lag).moves;
+                score.depth > 1 && moves <= self.question.most_moves(score)
+            };
+            let Some(lag) = [0.5, 0.72].map(|times| times * lag).into_iter().find(fits) else { return };
+            if self.try_one(candidate, lag, order).is_none() || self.each[&candidate].seconds > GAIN * seconds {
+                return;
+            }
+        }
     }
 
     /// Tries what the closed form thinks too little of: of the candidates with few moves those that could be much quicker
@@ -139,7 +220,7 @@ impl Trials<'_> {
     fn repack(&mut self, enough: f64) {
         let question = self.question;
         let net = question.net;
-        let Some(best) = &self.best else { return };
+        let Some(best) = self.best() else { return };
         let (score, scheme) = &self.candidates[best.candidate];
         // Where latency is most of it, packing gains nothing.
         let short = score.depth <= 1 || score.load <= score.latency;
@@ -150,7 +231,8 @@ impl Trials<'_> {
         let mut scheme = scheme.clone();
         let mut pieces = best.pieces.clone();
         let mut slower = vec![1.0; net.slowness.len()];
-        for _ in 0..REPACKED {
+        let times = if best.seconds > FAR * enough { HARDER * REPACKED } else { REPACKED };
+        for _ in 0..times {
             let made = schedule(net, question.exchange, &scheme, &pieces, order);
             let spans = run(net.machine, &made.transfers);
             let mut ends = vec![0.0f64; slower.len()];
@@ -163,7 +245,7 @@ impl Trials<'_> {
             for (slower, end) in slower.iter_mut().zip(ends) {
                 *slower *= (end / last).max(0.5).powf(FEEDBACK);
             }
-            let effort = Effort { rounds: 60, enough: 0.0, taste: Taste::default() };
+            let effort = Effort { rounds: 60, turns: TURNS, enough: 0.0, taste: Taste::default() };
             scheme = repack(net, &scheme, &effort, &slower);
             let score = scheme.score(net);
             pieces = score.pieces(lag);
@@ -174,15 +256,26 @@ impl Trials<'_> {
         }
     }
 
-    /// Puts the moves of the best in order again and again, as long as that gains something.
+    /// Puts the moves of the best in order again and again, as long as that gains something; of the best of a few other
+    /// candidates, too, where the best is far from what cannot be beaten.
     fn polish(&mut self, enough: f64) {
-        let Some(best) = &mut self.best else { return };
+        let Some(best) = self.best().cloned() else { return };
+        let far = best.seconds > FAR * enough;
+        let mut others: Vec<Tried> =
+            self.each.values().filter(|t| far && t.candidate != best.candidate).cloned().collect();
+        others.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.candidate.cmp(&b.candidate)));
+        for tried in std::iter::once(best).chain(others.into_iter().take(OTHERS)) {
+            let found = self.polished(tried, enough, if far { HARDER * POLISH } else { POLISH });
+            self.keep(found);
+        }
+    }
+
+    fn polished(&self, mut best: Tried, enough: f64, mut left: usize) -> Tried {
         let (score, scheme) = &self.candidates[best.candidate];
         if score.depth <= 1 {
-            return;
+            return best;
         }
         let Question { net, exchange, .. } = *self.question;
-        let mut left = POLISH;
         let (mut order, mut last) = (best.order, best.seconds);
         let mut made = None;
         while best.seconds > enough
@@ -201,11 +294,41 @@ impl Trials<'_> {
             }
             (order, last, made) = (again, seconds, Some(after));
         }
+        best
+    }
+
+    /// Tries the best with pieces a little larger and smaller.
+    fn vary(&mut self) {
+        let Some(best) = self.best().cloned() else { return };
+        let longest = self.candidates[best.candidate].0.longest();
+        for times in [0.6, 0.8, 1.25, 1.6] {
+            let lag = times * if best.lag.is_finite() { best.lag } else { longest };
+            self.try_one(best.candidate, lag, best.order);
+        }
     }
 }
 
-/// Simulates the candidates that a closed form likes best and keeps the quickest; `enough` seconds are enough.
-pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, enough: f64) -> Recipe {
+/// What trials found.
+pub(super) struct Found {
+    /// [`Question::dear`] seconds.
+    pub(super) seconds: f64,
+    depth: usize,
+    pub(super) recipe: Recipe,
+}
+
+impl Found {
+    /// The quicker of two, or the less deep if both are about as quick.
+    pub(super) fn or(self, other: Found) -> Found {
+        let least = self.seconds.min(other.seconds);
+        let key = |f: &Found| (if f.seconds <= AS_QUICK * least { f.depth } else { usize::MAX }, f.seconds);
+        let ((own, seconds), (others, theirs)) = (key(&self), key(&other));
+        if own.cmp(&others).then(seconds.total_cmp(&theirs)).is_le() { self } else { other }
+    }
+}
+
+/// Simulates the first `always` candidates, and those that a closed form likes best, and keeps the quickest or one about
+/// as quick that is less deep; `enough` seconds are enough.
+pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, always: usize, enough: f64) -> Found {
     // Several shapes and packings are often one and the same.
     let mut distinct: Vec<(Score, Scheme)> = Vec::with_capacity(candidates.len());
     for candidate in candidates {
@@ -218,22 +341,25 @@ pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, en
         question,
         candidates,
         left: MOST_SIMULATED.max(MOST_SIMULATED_EACH * question.net.devices),
-        best: None,
+        each: BTreeMap::new(),
     };
     let mut tried = vec![0usize; trials.candidates.len()];
     let mut orders = vec![None; trials.candidates.len()];
     let mut known = BTreeSet::new();
-    // Whatever the closed form says of it: the direct one, which is the first.
-    let longest = trials.candidates[0].0.longest();
-    for lag in [f64::INFINITY, longest / 2.0, longest / 4.0] {
-        if lag > 0.0 {
-            trials.try_one(0, lag, Order::Deep);
+    for n in 0..always.min(trials.candidates.len()) {
+        let longest = trials.candidates[n].0.longest();
+        for lag in [f64::INFINITY, longest / 2.0, longest / 4.0] {
+            if lag > 0.0 {
+                trials.try_one(n, lag, Order::Deep);
+            }
         }
     }
     for (estimate, moves, n, lag) in question.ranked(&trials.candidates) {
         let best = trials.seconds();
-        if best <= enough {
-            break;
+        let depth = trials.best().map_or(usize::MAX, |b| b.depth);
+        // Who is as quick and less deep is better all the same.
+        if best <= enough && (depth <= 1 || trials.candidates[n].0.depth >= depth) {
+            continue;
         }
         // The closed form may be too high, too; the load never is.
         let slack = if moves <= FEW { MUCH } else { SLACK };
@@ -244,12 +370,29 @@ pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, en
         }
     }
     if trials.seconds() > enough {
+        if trials.seconds() > FAR * enough {
+            trials.left += MOST_SIMULATED;
+        }
+        trials.left = trials.left.max(KEPT);
         trials.hopeful(&known);
+        trials.left = trials.left.max(question.most_moves_alike() + TO_SIMULATE);
+        trials.refine(enough);
+        if trials.seconds() > FAR * enough {
+            trials.left = trials.left.max(MOST_SIMULATED);
+            trials.vary();
+        }
         trials.polish(enough);
+        let before = trials.seconds();
         trials.repack(enough);
+        if trials.seconds() < before {
+            trials.polish(enough);
+        }
+    } else {
+        trials.refine(enough);
     }
-    let best = trials.best.expect("there is at least one candidate");
-    question.recipe(trials.candidates.swap_remove(best.candidate).1, best.pieces, best.order)
+    let Tried { seconds, candidate, depth, pieces, order, .. } =
+        trials.best().cloned().expect("there is at least one candidate");
+    Found { seconds, depth, recipe: question.recipe(trials.candidates.swap_remove(candidate).1, pieces, order) }
 }
 
 impl Question<'_> {
@@ -265,9 +408,13 @@ impl Question<'_> {
             let most_moves = self.most_moves(score);
             let mut lag = f64::INFINITY;
             let mut moves = 0;
+            let mut coarser = f64::INFINITY;
             loop {
                 let estimate = score.estimate(self.net, lag);
-                if estimate.moves > moves && (moves == 0 || estimate.moves <= most_moves) {
+                // Finer pieces only where they should gain something.
+                let gains = estimate.seconds < FINER * coarser;
+                if estimate.moves > moves && (moves == 0 || gains && estimate.moves <= most_moves) {
+                    coarser = estimate.seconds;
                     // Of programs about as quick the one with fewer moves.
                     let seconds = estimate.seconds * (1.0 + 8e-6 * estimate.moves as f64 / self.net.devices as f64);
                     ranked.push((seconds, estimate.moves, n, lag));
@@ -283,9 +430,15 @@ impl Question<'_> {
         ranked
     }
 
+    /// How many moves a candidate that takes no long time may be cut into.
+    fn most_moves_alike(&self) -> usize {
+        let each = if self.net.devices < MANY { MOST_MOVES_EACH } else { MOST_MOVES_OF_MANY };
+        MOST_MOVES.max(each * self.net.devices)
+    }
+
     /// How many moves a candidate may be cut into.
     fn most_moves(&self, score: &Score) -> usize {
-        let most = MOST_MOVES.max(MOST_MOVES_EACH * self.net.devices);
-        if score.load > LONG { 2 * most } else { most }
+        let most = self.most_moves_alike();
+        if score.load > LONG && most == MOST_MOVES { 2 * most } else { most }
     }
 }

@@ -64,6 +64,11 @@ impl Costs {
     /// the hops cost at least the sum of the charges. The series is the dual ascent of Wong (1984): starts grow along
     /// hops that are used up; the smallest is charged what the cheapest hop out of it has left.
     pub(super) fn gathered(&self, starts: &[DeviceSet], goal: DeviceSet) -> f64 {
+        self.gathering(starts, goal).0
+    }
+
+    /// [`Self::gathered`], and of what every hop costs the part that was not charged.
+    pub(super) fn gathering(&self, starts: &[DeviceSet], goal: DeviceSet) -> (f64, Costs) {
         let everyone = DeviceSet::first(self.devices);
         let mut left = self.of.clone();
         let row = |a: DeviceId| a.index() * self.devices;
@@ -89,7 +94,7 @@ impl Costs {
             let hops = |a: DeviceId| rest.iter().map(move |b| row(a) + b.index());
             let cheapest = again.iter().flat_map(hops).map(|hop| left[hop]).fold(f64::INFINITY, f64::min);
             if !cheapest.is_finite() {
-                return f64::INFINITY;
+                return (f64::INFINITY, self.clone());
             }
             charged += cheapest;
             for a in again.iter() {
@@ -98,6 +103,68 @@ impl Costs {
                     *hop -= cheapest;
                     if *hop <= 0.0 {
                         free[a.index()] = free[a.index()].with(b);
+                    }
+                }
+            }
+        }
+        (charged, Costs { devices: self.devices, of: left })
+    }
+
+    /// The same hops, each so many times as dear.
+    pub(super) fn times(&self, times: f64) -> Costs {
+        Costs { devices: self.devices, of: self.of.iter().map(|c| c * times).collect() }
+    }
+
+    /// At most what hops cost that finish a value at `readers` after `first` could finish it, or that prepare for it before:
+    /// `self` is what a hop costs after, `before` what of a hop before is not charged yet for leading the
+    /// partials of `holders` to `first`.
+    ///
+    /// Until then every other reader lacks something, so that a hop into it comes after. And into every set of devices
+    /// with a reader and with no holder of some partial leads a hop, before or after. Sets are charged as in
+    /// [`Self::gathered`], single readers first: what is charged to a reader alone only hops after pay, the rest
+    /// both do.
+    pub(super) fn finished(
+        mut self,
+        mut before: Costs,
+        holders: &[DeviceSet],
+        readers: DeviceSet,
+        first: DeviceId,
+    ) -> f64 {
+        let everyone = DeviceSet::first(self.devices);
+        let others = readers.without(DeviceSet::one(first));
+        let mut charged = 0.0;
+        for reader in others.iter() {
+            let cheapest = everyone.iter().map(|a| self.get(a, reader)).fold(f64::INFINITY, f64::min);
+            if cheapest.is_finite() {
+                charged += cheapest;
+                everyone.iter().for_each(|a| self.set(a, reader, self.get(a, reader) - cheapest));
+            }
+        }
+        let mut grown: Vec<DeviceSet> = others.iter().map(DeviceSet::one).collect();
+        while let Some(n) = (0..grown.len()).min_by_key(|&n| grown[n].len()) {
+            let set = grown[n];
+            let rest = everyone.without(set);
+            let (mut cheapest, mut free) = (f64::INFINITY, DeviceSet::new());
+            for a in rest.iter() {
+                for b in set.iter() {
+                    let cost = self.get(a, b).min(before.get(a, b));
+                    cheapest = cheapest.min(cost);
+                    if cost <= 0.0 {
+                        free = free.with(a);
+                    }
+                }
+            }
+            let lacks = holders.iter().any(|h| h.intersect(set).is_empty());
+            if set.contains(first) || !lacks || !cheapest.is_finite() {
+                grown.remove(n);
+            } else if !free.is_empty() {
+                grown[n] = set.union(free);
+            } else {
+                charged += cheapest;
+                for a in rest.iter() {
+                    for b in set.iter() {
+                        self.set(a, b, self.get(a, b) - cheapest);
+                        before.set(a, b, before.get(a, b) - cheapest);
                     }
                 }
             }
@@ -174,3 +241,7 @@ impl Ways {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "ascent_tests.rs"]
+mod tests;

@@ -25,7 +25,7 @@ pub(super) fn bound(groups: &[Group], machine: &Machine, least: f64) -> f64 {
     if groups.is_empty() || machine.resources.is_empty() {
         return 0.0;
     }
-    let dual = Dual::new(groups, machine);
+    let dual = Dual::new(groups, machine, false);
     let (mut best, mut prices): (f64, Vec<f64>) = (0.0, Vec::new());
     for seed in dual.seeds() {
         let found = dual.bound(&dual.costs(&seed), &seed);
@@ -33,6 +33,7 @@ pub(super) fn bound(groups: &[Group], machine: &Machine, least: f64) -> f64 {
             (best, prices) = (best.max(found), seed);
         }
     }
+    let mut sharpest = prices.clone();
     let mut average = vec![0.0; machine.resources.len()];
     let rounds = ROUNDS.min(WORK / dual.work());
     let patience = PATIENCE[usize::from(groups.iter().any(|g| g.holders.len() > 1))];
@@ -50,18 +51,80 @@ pub(super) fn bound(groups: &[Group], machine: &Machine, least: f64) -> f64 {
         for (r, price) in prices.iter_mut().enumerate() {
             *price = (sharp * (average[r] / busiest - 1.0)).exp() / machine.resources[r].bandwidth;
         }
-        best = best.max(dual.bound(&dual.costs(&prices), &prices));
+        let found = dual.bound(&dual.costs(&prices), &prices);
+        if found > best {
+            best = found;
+            sharpest.clone_from(&prices);
+        }
         if best > 1.002 * known {
             (known, gained) = (best, round);
         }
     }
-    best
+    if dual.folds { best.max(proved(groups, machine, &sharpest)) } else { best }
 }
 
 /// The bound in seconds that given prices by the byte prove, one for every resource of the machine.
 pub(super) fn proved(groups: &[Group], machine: &Machine, prices: &[f64]) -> f64 {
-    let dual = Dual::new(groups, machine);
+    let dual = Dual::new(groups, machine, true);
     dual.bound(&dual.costs(prices), prices)
+}
+
+/// Prices that [`sharpened`] begins with, and rounds over all steps from each.
+const STARTS: usize = 3;
+const STEPS: usize = 6;
+
+/// The best bound found by raising and lowering the prices of single resources and of what leads into, or out of, a
+/// device. It begins with the given prices and with those of one device's ports.
+pub(super) fn sharpened(groups: &[Group], machine: &Machine, starts: &[Vec<f64>]) -> f64 {
+    let dual = Dual::new(groups, machine, true);
+    let count = machine.resources.len();
+    let mut blocks: Vec<Vec<usize>> = (0..count).map(|r| vec![r]).collect();
+    let mut starts = starts.to_vec();
+    for device in machine.ids() {
+        for outward in [false, true] {
+            let ends = |l: &&crate::machine::Link| if outward { l.from == device } else { l.to == device };
+            let of = |l: &crate::machine::Link| {
+                if outward { l.resources.first().copied() } else { l.resources.last().copied() }
+            };
+            let mut block: Vec<usize> = machine.links.iter().filter(ends).filter_map(of).collect();
+            block.sort_unstable();
+            block.dedup();
+            let mut prices = vec![0.0; count];
+            for &r in &block {
+                prices[r] = 1.0;
+            }
+            starts.push(prices);
+            blocks.push(block);
+        }
+    }
+    let value = |prices: &[f64]| dual.bound(&dual.costs(prices), prices);
+    let mut ranked: Vec<(f64, Vec<f64>)> = starts.into_iter().map(|p| (value(&p), p)).collect();
+    ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+    ranked.dedup_by(|a, b| a.0 == b.0);
+    let climbed = |(mut best, mut prices): (f64, Vec<f64>)| {
+        for _ in 0..STEPS {
+            let before = best;
+            for block in &blocks {
+                let most = prices.iter().copied().fold(0.0, f64::max);
+                for step in [0.5, 0.1, -0.1, -0.5] {
+                    let mut changed = prices.clone();
+                    for &r in block {
+                        changed[r] = (changed[r] + step * most).max(0.0);
+                    }
+                    let found = value(&changed);
+                    if found > best {
+                        (best, prices) = (found, changed);
+                        break;
+                    }
+                }
+            }
+            if best < before * 1.001 {
+                break;
+            }
+        }
+        best
+    };
+    ranked.into_iter().take(STARTS).map(climbed).fold(0.0, f64::max)
 }
 
 struct Dual<'a> {
@@ -71,13 +134,15 @@ struct Dual<'a> {
     trees: bool,
     /// Whether any group has several partials.
     folds: bool,
+    /// Whether what is folded is followed to its readers, which takes longer.
+    sharp: bool,
 }
 
 impl<'a> Dual<'a> {
-    fn new(groups: &'a [Group], machine: &'a Machine) -> Self {
+    fn new(groups: &'a [Group], machine: &'a Machine, sharp: bool) -> Self {
         let trees = groups.iter().any(|g| g.holders.len() > 1 || g.readers.len() > 1);
         let folds = groups.iter().any(|g| g.holders.len() > 1);
-        Self { groups, machine, trees, folds }
+        Self { groups, machine, trees, folds, sharp: sharp && folds && machine.len() <= SMALL }
     }
 
     /// Hops that a round looks at, roughly.
@@ -136,12 +201,12 @@ impl<'a> Dual<'a> {
         let hops = Hops::of(costs, self.machine);
         let folds = if self.folds { costs.between(self.machine.workers()) } else { Costs::none(0) };
         let back = if self.trees { costs.reversed() } else { Costs::none(0) };
-        let paid: f64 = self.groups.iter().map(|g| self.least(g, &folds, &back, &ways, &hops)).sum();
+        let paid: f64 = self.groups.iter().map(|g| self.least(g, costs, &folds, &back, &ways, &hops)).sum();
         if worth > 0.0 && paid.is_finite() { paid / worth } else { 0.0 }
     }
 
     /// At most what any answer to a group pays.
-    fn least(&self, group: &Group, folds: &Costs, back: &Costs, ways: &Ways, hops: &Hops) -> f64 {
+    fn least(&self, group: &Group, costs: &Costs, folds: &Costs, back: &Costs, ways: &Ways, hops: &Hops) -> f64 {
         let small = self.machine.len() <= SMALL;
         if let [holders] = group.holders[..] {
             // What is finished must come from a holder to every reader. Seen backwards, readers go to a holder.
@@ -163,29 +228,41 @@ impl<'a> Dual<'a> {
             let own = if group.readers.contains(v) { hops.into[v.index()] } else { 0.0 };
             group.any * (every - own)
         };
-        let mut least = f64::INFINITY;
+        let (mut least, mut alone) = (f64::INFINITY, vec![f64::INFINITY; self.machine.len()]);
+        // A single reader gets what some device finished first, all the way from there.
+        let lone = |r: &DeviceId| group.readers.len() == 1 || self.sharp && group.readers.contains(*r);
+        let lone: Vec<DeviceId> = group.readers.iter().filter(lone).collect();
         for v in self.machine.workers().iter() {
             // A quick bound often shows that no more has to be asked.
-            let quick = group.partial * hopped(group, v, ways, hops) + later(v);
-            if quick < least {
-                least = least.min(group.partial * self.brought(group, v, folds, ways, hops) + later(v));
+            let quick = group.partial * hopped(group, v, ways, hops);
+            let far = |r: &DeviceId| group.any * ways.cost(v, *r);
+            let quicker = |r: &DeviceId| quick + far(r) < alone[r.index()];
+            let first = quick + later(v) < least && group.readers.len() > 1;
+            if !first && !lone.iter().any(quicker) {
+                continue;
+            }
+            let (paid, rest) = if self.machine.len() <= SMALL {
+                folds.gathering(&group.holders, DeviceSet::one(v))
+            } else {
+                (hopped(group, v, ways, hops), Costs::none(0))
+            };
+            let paid = group.partial * paid;
+            for r in &lone {
+                alone[r.index()] = alone[r.index()].min(paid + far(r));
+            }
+            if group.readers.len() > 1 {
+                let later = if self.sharp {
+                    let (after, before) = (costs.times(group.any), rest.times(group.partial));
+                    after.finished(before, &group.holders, group.readers, v)
+                } else {
+                    later(v)
+                };
+                least = least.min(paid + later);
             }
         }
-        // A single reader is one that every partial reaches, perhaps folded and finished on the way.
-        let lone = group.readers.lowest().filter(|&r| group.readers.len() == 1 && self.machine.workers().contains(r));
-        match lone {
-            Some(reader) => least.max(group.any * self.brought(group, reader, folds, ways, hops)),
-            None => least,
-        }
-    }
-
-    /// At most what hops cost that lead every partial to `v`.
-    fn brought(&self, group: &Group, v: DeviceId, folds: &Costs, ways: &Ways, hops: &Hops) -> f64 {
-        if self.machine.len() <= SMALL {
-            folds.gathered(&group.holders, DeviceSet::one(v))
-        } else {
-            hopped(group, v, ways, hops)
-        }
+        // What several readers get costs no less than what each of them does.
+        let alone = lone.iter().map(|r| alone[r.index()]).filter(|c| c.is_finite()).fold(0.0, f64::max);
+        if least.is_finite() { least.max(alone) } else { alone }
     }
 
     /// Seconds that an answer which is cheap at these costs keeps every resource busy. Nothing rests on it but

@@ -6,7 +6,7 @@ mod common;
 use super::super::super::bundle::shared;
 use super::super::super::emit::emit;
 use super::super::super::net::{Net, Ways};
-use super::super::super::route::Scheme;
+use super::super::super::route::{Growth, Scheme};
 use super::super::super::schedule::{Order, schedule};
 use super::*;
 use common::{Random, cliques, execute, expected, nodes, pairs, question};
@@ -48,7 +48,8 @@ fn folds_share_moves_and_stay_right() {
                 continue;
             }
             let ways = Ways::new(&net, &net.alone(1e6));
-            let seeds = Seeds { net: &net, bundles: Rc::clone(&bundles), ways: &ways, at_reader: true };
+            let growth = Growth::FREE;
+            let seeds = Seeds { net: &net, bundles: Rc::clone(&bundles), ways: &ways, at_reader: true, growth };
             let across = |across| groups(&net).and_then(|g| seeds.two_level(&g, across));
             let shapes =
                 [seeds.direct(), across(Across::Owner), across(Across::Spread), across(Across::Rails), seeds.peers()];
