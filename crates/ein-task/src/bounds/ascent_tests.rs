@@ -14,7 +14,9 @@ fn set(devices: &[usize]) -> DeviceSet {
 
 fn costs(devices: usize, hops: &[(usize, usize, f64)]) -> Costs {
     let mut costs = Costs::none(devices);
-    hops.iter().for_each(|&(a, b, c)| costs.set(DeviceId(a as u16), DeviceId(b as u16), c));
+    for &(from, to, cost) in hops {
+        costs.set(DeviceId(from as u16), DeviceId(to as u16), cost);
+    }
     costs
 }
 
