@@ -216,7 +216,7 @@ const BUDGET: usize = 50_000_000;
 const LITTLE: f64 = 1e-6;
 const PATIENCE: usize = 4;
 const LITTLE_BESIDE_LUMPS: f64 = 2e-5;
-const PATIENCE_BESIDE_LUMPS: usize = 3;
+const PATIENCE_BESIDE_LUMPS: usize = 2;
 
 /// Rounds after which bounds in the best assignment are accepted (and reported as a gap).
 const ROUNDS: usize = 40;

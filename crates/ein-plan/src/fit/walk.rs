@@ -11,6 +11,9 @@ const STEPS: usize = 12;
 /// Plans that do not fit although they seemed to, at most.
 const ERRORS: usize = 3;
 
+/// A mixture is cheaper than another one that fits by this share of its cost, or it is not worth lowering.
+const LITTLE: f64 = 5e-5;
+
 /// Most mixtures of two plans that are lowered.
 const MIXTURES: usize = 6;
 
@@ -113,6 +116,12 @@ impl Fitting<'_> {
             let (next, last) = self.neighbours(&mut cheap, &dear.plan, beside)?;
             price = last.or(price);
             let Some(next) = next else { break };
+            // Of a large graph a mixture is lowered soon, and tells as much.
+            if self.rows() > FEW {
+                let left = self.search.resident(&next.found.choice).left - beside;
+                dear = Fits { plan: next, left };
+                break;
+            }
             let room = self.lowered(&next.found.choice, next.cost)?;
             if let Some(left) = room.map(|room| room.left).filter(|&left| left >= 0.0) {
                 dear = Fits { plan: next, left };
@@ -121,14 +130,13 @@ impl Fitting<'_> {
             beside = room.map_or(beside, |room| self.search.resident(&next.found.choice).left - room.left);
             cheap = Corner::of(next);
         }
-        if self.best.is_none() {
-            match self.lowered(&dear.plan.found.choice, dear.plan.cost)? {
-                Some(room) if room.left >= 0.0 => dear.left = room.left,
-                Some(_) | None => return Ok(()),
-            }
-        }
         if let Some(price) = price {
             self.mix(cheap, &dear, first, price)?;
+        }
+        if self.best.as_ref().is_none_or(|best| dear.plan.cost < best.cost) {
+            self.lowered(&dear.plan.found.choice, dear.plan.cost)?;
+        }
+        if let Some(price) = price.filter(|_| self.best.is_some()) {
             self.bound_at(price)?;
         }
         Ok(())
@@ -193,15 +201,29 @@ impl Fitting<'_> {
         // Mixtures that hold nearly as much are looked at together, because where the two meet costs more or less.
         let near = 0.03 * (cheap.bytes - dear.found.memory);
         let mut limit = dear.found.memory + left;
+        // What the cheapest mixture that fits costs, the bytes of the least that does not, and what is held beside what is
+        // resident of the last one that was lowered.
+        let (mut fits, mut over, mut beside) = (f64::INFINITY, f64::INFINITY, None);
         for _ in 0..MIXTURES {
             let most = mixtures.iter().map(|m| m.bytes).filter(|&m| m <= limit).fold(f64::NEG_INFINITY, f64::max);
             let fitting = mixtures.iter().filter(|m| m.bytes <= limit && m.bytes >= most - near);
             let Some(mixture) = fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) else { break };
-            let Some(mixed) = self.search.mixed(a, b, mixture)? else { break };
-            let own = self.lowered_anyway(&mixed.choice, mixed.cost)?.left;
-            if own >= 0.0 {
+            if mixture.cost >= fits * (1.0 - LITTLE) {
                 break;
             }
+            let Some(mixed) = self.search.mixed(a, b, mixture)? else { break };
+            let resident = self.search.resident(&mixed.choice).left;
+            // What cannot fit beside as much as another mixture holds is not lowered to see that.
+            let own = match beside.map(|beside: f64| resident - beside).filter(|&own| own < 0.0) {
+                Some(own) => own,
+                None => self.lowered_anyway(&mixed.choice, mixed.cost)?.left,
+            };
+            if own >= 0.0 {
+                (fits, beside) = (fits.min(mixed.cost), Some(resident - own));
+                limit = (mixture.bytes + own).min(over - 1.0);
+                continue;
+            }
+            over = over.min(mixture.bytes);
             // Where devices hold unequal parts, the fullest one gains more than the mean.
             let slope = (left - own) / (mixture.bytes - dear.found.memory);
             let even = mixture.bytes + own.min(-1.0);
