@@ -17,6 +17,36 @@ ON_GPU = ASKED.device == "cuda"
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
 
 
+def _mixed(x):
+    """The finaliser of SplitMix64 on int64, whose sums and products wrap as those of uint64 do."""
+    signed = lambda n: n - (1 << 64) if n >> 63 else n
+    x = x + signed(0x9E3779B97F4A7C15)
+    x = (x ^ _shifted(x, 30)) * signed(0xBF58476D1CE4E5B9)
+    x = (x ^ _shifted(x, 27)) * signed(0x94D049BB133111EB)
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x, bits):
+    """To the right, without the sign."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def scaled(name, count, scale, offset):
+    """What `values.scaled` makes, on the device: a processor takes a minute for the weights of a large layer."""
+    key, part = values.key_of(name), 1 << 26
+    key = torch.tensor(key - (1 << 64) if key >> 63 else key, device=ASKED.device)
+    out = torch.empty(count, dtype=torch.float32, device=ASKED.device)
+    for first in range(0, count, part):
+        last = min(first + part, count)
+        bits = _mixed(key ^ _mixed(torch.arange(first, last, device=ASKED.device)))
+        out[first:last] = offset + scale * (_shifted(bits, 11).to(torch.float64) / float(1 << 52) - 1.0)
+    return out
+
+
+if ON_GPU:
+    values.scaled = scaled
+
+
 def norm(x, weight):
     return F.rms_norm(x, (x.shape[-1],), weight, 1e-5)
 
@@ -76,8 +106,8 @@ def block(load, work):
         # The new token has its place behind the cache, so that nothing is copied.
         caches = []
         for what in ("keys", "values"):
-            past = values.given(f"past.0.{what}", batch, kv, length, size)
-            caches.append(load(np.concatenate([past, np.zeros((batch, kv, 1, size), np.float32)], 2)))
+            past = load(values.given(f"past.0.{what}", batch, kv, length, size))
+            caches.append(torch.cat([past, past.new_zeros(batch, kv, 1, size)], 2))
 
         def step(w, x, keys, stored, cos, sin):
             n = norm(x, w["norm1"])
@@ -122,7 +152,8 @@ def prepared(request):
     if "folder" in request:
         return encoder(request)
     work = values.Workload(request["workload"])
-    load = lambda array: torch.from_numpy(np.ascontiguousarray(array)).to(DTYPES[work.dtype]).to(ASKED.device)
+    tensor = lambda array: array if torch.is_tensor(array) else torch.from_numpy(np.ascontiguousarray(array))
+    load = lambda array: tensor(array).to(DTYPES[work.dtype]).to(ASKED.device)
     if work.name == "block":
         return block(load, work)
     if work.name == "attention":
@@ -163,10 +194,17 @@ def make(request):
 
     def run():
         last[:] = [function(*arguments)]
-        if ON_GPU:
-            torch.cuda.synchronize()
 
-    return run, lambda: [last[0].to(torch.float64).cpu().numpy()]
+    def run_between_events():
+        # As our side is timed: by the GPU's clock, from before the first call to the end of the last.
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+    return run_between_events if ON_GPU else run, lambda: [last[0].to(torch.float64).cpu().numpy()]
 
 
 values.serve(torch.__version__, make)

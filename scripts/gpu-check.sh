@@ -62,13 +62,14 @@ print(json.dumps(row))' >>figures.jsonl
 }
 
 table() {
-    "$PYTHON" - <<'TABLE'
-import json
+    CONFORMS="$1" "$PYTHON" - <<'TABLE'
+import json, os, re
 
 # roof: the least seconds that the GPU's rates allow, by operations or bytes, over those that were taken; of decoding that
 # is the part of its memory's bandwidth.
 print(f"{'workload':<50} {'devices':<8} {'ours ms':>9} {'TFLOP/s':>8} {'roof':>5} {'MB moved':>9} {'against':<16} {'ratio':>6} {'roof':>5} {'apart':>8}")
-for row in map(json.loads, open("figures.jsonl")):
+rows = [json.loads(line) for line in open("figures.jsonl")]
+for row in rows:
     head = f"{row['line']:<50} {row['devices'].count(',') + 1:<8}"
     figures = row.get("figures")
     if not figures:
@@ -83,6 +84,58 @@ for row in map(json.loads, open("figures.jsonl")):
         ratio = "" if ratio is None else f"{ratio:6.3f}"
         apart = "" if apart is None else f"{apart:8.1e}"
         print(head if n == 0 else " " * len(head), own if n == 0 else " " * len(own), f"{name:<16} {ratio:>6} {roof:>5} {apart:>8}")
+
+measured = open("measured.toml").read() if os.path.exists("measured.toml") else ""
+
+
+def found(pattern, scale=1.0):
+    match = re.search(pattern, measured, re.M)
+    return float(match[1]) * scale if match else None
+
+
+def bar(what, least, value, form="{:.3f}", most=False):
+    """One line of what must be: the bar, what was found, and whether that is enough."""
+    if value is None:
+        print(f"{what:<76} {'<=' if most else '>='} {form.format(least):<10} {'not measured':>14}")
+        return
+    enough = value <= least if most else value >= least
+    print(f"{what:<76} {'<=' if most else '>='} {form.format(least):<10} {form.format(value):>14}  {'met' if enough else 'MISSED'}")
+
+
+def ratio(row):
+    """PyTorch's seconds over ours, so that more is better."""
+    peers = (row.get("figures") or {}).get("peers") or []
+    return 1.0 / peers[0]["ratio"] if peers else None
+
+
+print()
+results = {"0": "equal", "124": "NOT ALL IN TIME"}.get(os.environ["CONFORMS"], "DIFFER")
+print(f"{'results as 1, 2, 4 and 8 devices':<76} {'within bound':<13} {results:>14}")
+lines = {}
+for row in rows:
+    lines.setdefault((row["what"], row["line"].split()[0]), []).append(row)
+for (what, line), same in lines.items():
+    ratios = [r for r in map(ratio, same) if r is not None]
+    figures = same[0].get("figures")
+    if what == "product":
+        bar(f"{line}: our rate over PyTorch's", 0.97, max(ratios, default=None))
+    if what == "attention":
+        # Of both ways the better one: `machine measure` finds which that is.
+        bar(f"{line}: our rate over the best of PyTorch's", 0.9, max(ratios, default=None))
+    if what == "block":
+        bar(f"{line}: our time over PyTorch's, compiled", 1.0, 1.0 / max(ratios) if ratios else None, most=True)
+    if what == "decode":
+        bar(f"{line}: part of the memory's bandwidth", 0.85, figures["floor"]["seconds"] / figures["seconds"] if figures else None)
+    if what == "devices":
+        copies = found(r"copies within its memory ([\d.]+) GB/s", 1e9)
+        if not figures or not figures["one_device"] or not copies:
+            print(f"{line}: 8 devices against 1: not measured")
+            continue
+        extra, moved = figures["seconds"] - figures["one_device"]["seconds"], figures["bytes_moved"]
+        print(f"{line}: 8 devices take {extra * 1e3:.3f} ms more than 1; the {moved / 1e6:.1f} MB moved are {moved / copies * 1e3:.3f} ms at {copies / 1e9:.1f} GB/s")
+units = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+launch = re.search(r'^launch = "([\d.e-]+) (\w+)"', measured, re.M)
+bar("one more task of a replay, in microseconds", 1.0, float(launch[1]) * units[launch[2]] if launch else None, most=True)
 TABLE
 }
 
@@ -106,7 +159,7 @@ print(os.path.dirname(sorted(found)[-1]) if found else "")' 2>/dev/null || true)
     fi
     echo "results on cuda:0, as 1, 2, 4 and 8 devices:"
     local failed=0
-    env "${on_gpu[@]}" timeout 120 "$CONFORMANCE" --test-threads 1 conformance 2>&1 | tail -n 30 || failed=1
+    env "${on_gpu[@]}" timeout 120 "$CONFORMANCE" --test-threads 1 conformance 2>&1 | tail -n 30 || failed=$?
     # What a plan for this host's GPUs may count on, and which attention serves. What a task costs in a replay is `launch`.
     timeout -k 5 75 "$EIN" machine measure --machine cuda "${measure[@]}" --out measured.toml 2>>errors.txt ||
         echo "the GPUs are not measured: see errors.txt" >&2
@@ -129,9 +182,10 @@ print(os.path.dirname(sorted(found)[-1]) if found else "")' 2>/dev/null || true)
     bench block "block:8x1024,$layer" "block:2x48,$thin" cuda:0 torch:compile
     bench block block:1x4096,8192,64,8,28672,bf16 block:1x96,64,4,2,96,bf16 cuda:0 torch:compile
     bench attention "attention:1x16384,$heads" "attention:1x128,$few" cuda:0 torch:eager
-    table | tee table.txt
+    table "$failed" | tee table.txt
+    echo "$SECONDS seconds in all" >&2
     if ((failed)); then
-        echo "results differ: see above" >&2
+        echo "results differ, or not all of them were there in time: see above" >&2
         exit 1
     fi
 }

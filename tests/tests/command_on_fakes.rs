@@ -91,7 +91,7 @@ fn what_fails_is_said_and_nothing_is_left() {
         ("gpus=2", "--machine cuda --devices 3", 2, &["3 GPUs are asked for", "2"]),
         ("gpus=1", "--machine 8xa100 --devices cuda:0", 2, &["--machine"]),
         ("gpus=1", "--machine cuda --memory-per-device 256B", 3, &["fits"]),
-        ("gpus=1 alloc=0", "--machine cuda", 1, &["cannot allocate", "scratch memory"]),
+        ("gpus=1 alloc=0", "--machine cuda", 1, &["device d0 cannot allocate its arena"]),
         ("gpus=1 compile=0", "--machine cuda", 1, &["NVRTC", "told to fail"]),
         ("gpus=1 launch=0", "--machine cuda", 1, &["cuda:0 no longer answer"]),
         ("gpus=2 lost=1:0", "--devices cuda:1", 1, &["failed"]),

@@ -18,7 +18,6 @@ use ein_task::machine::DeviceId;
 use ein_task::task::{TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 pub use prepared::Prepared;
 
@@ -42,7 +41,7 @@ pub struct Settings {
     /// longer than a run does otherwise.
     pub traced: bool,
     /// Where what goes in and comes out lies while a run goes on. Where it is in GPUs' memory, the seconds of a run are
-    /// those of its launch and of waiting for it, as of a program whose tensors are on GPUs.
+    /// those between two events around its launch, as of a program whose tensors are on GPUs.
     pub staging: Staging,
     /// Most bytes that the library of products may use for one of them. With less it may choose a slower way.
     pub workspace: u64,
@@ -69,7 +68,7 @@ pub struct Devices {
     pieces: Vec<Option<TaskId>>,
     marks: Vec<Mark>,
     staging: Staging,
-    /// Of the last run's launch and of waiting for it.
+    /// Of the last run, from before its launch to its end, by the first GPU's clock.
     seconds: Option<f64>,
 }
 
@@ -166,12 +165,15 @@ impl Backend for Devices {
         }
         written.extend(self.nodes.uploads.iter().map(part));
         self.replay.write(self.host, &written).map_err(|(device, e)| failed(device, &e))?;
-        let start = Instant::now();
-        let times = match self.replay.run() {
-            Ok(times) => times,
-            Err(error) => return Err(self.lost(&error)),
+        let times = match self.staging {
+            // Rows of a traced run are told apart, each between events of its own.
+            Staging::Device if self.pieces.is_empty() => self.replay.timed().map(|seconds| {
+                self.seconds = Some(seconds);
+                Vec::new()
+            }),
+            Staging::Device | Staging::Host => self.replay.run(),
         };
-        self.seconds = Some(start.elapsed().as_secs_f64());
+        let times = times.map_err(|error| self.lost(&error))?;
         let read: Vec<Part> = self.nodes.downloads.iter().map(part).collect();
         self.replay.read(self.host, &read).map_err(|(device, e)| failed(device, &e))?;
         self.mark(graph, &times);
@@ -186,14 +188,23 @@ impl Backend for Devices {
         Ok(())
     }
 
+    fn again(&mut self) -> Option<Result<f64, RunError>> {
+        self.seconds?;
+        let written: Vec<Part> = self.nodes.overwritten.iter().map(part).collect();
+        if let Err((device, error)) = self.replay.write(self.host, &written) {
+            return Some(Err(failed(device, &error)));
+        }
+        Some(self.timed())
+    }
+
     /// Empty unless it is traced. The halves of a move are one, so both have its times.
     fn marks(&self) -> Vec<Mark> {
         self.marks.clone()
     }
 
-    /// Where inputs and outputs are staged on GPUs: by the host's clock, from just before the launch to the end of waiting.
+    /// Where inputs and outputs are staged on GPUs and rows are not traced: from just before the launch to its end, by events.
     fn seconds(&self) -> Option<f64> {
-        self.seconds.filter(|_| self.staging == Staging::Device)
+        self.seconds
     }
 
     /// The order is the hardware's.

@@ -157,6 +157,7 @@ impl Figures {
                 let name = if tf32 { "tf32" } else { dtype.name() };
                 let _ = writeln!(out, "#   {name:<5} {}", all.join(", "));
             }
+            let _ = writeln!(out, "#   copies within its memory {:.1} GB/s", rates.copies / 1e9);
             if let Some(grouped) = &self.grouped[n] {
                 let _ = writeln!(out, "#   attention by mma {:.4}; {grouped}", rates.attention / 1e12);
             }

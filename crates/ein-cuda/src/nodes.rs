@@ -48,8 +48,9 @@ pub enum Staging {
     /// In the host's memory: the run itself brings it to the GPUs and back.
     #[default]
     Host,
-    /// In the memory of the GPUs: it is brought there before the run, and fetched after, and the run copies it within
-    /// each GPU. What goes to or from devices whose memory is the host's stays there.
+    /// In the memory of the GPUs: it is brought there before the run, and fetched after. It lies where the run reads it, or
+    /// left it, unless that memory is used before or after in the run: then it has a place of its own, and the run copies it
+    /// within the GPU. What goes to or from devices whose memory is the host's stays there.
     Device,
 }
 
@@ -177,7 +178,7 @@ pub struct Passage {
     pub at: Range<usize>,
 }
 
-/// Bytes of the host's memory that have a place in a device's, too.
+/// Bytes of the host's memory that have a place in a device's, too: a slot of the arena, or behind all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Staged {
     /// The device.
@@ -209,6 +210,8 @@ pub struct Nodes {
     pub faults: Vec<Range<usize>>,
     /// What goes from the host's memory to devices' before a run, because it is staged there.
     pub uploads: Vec<Staged>,
+    /// Of the uploads those that are not there any more when a run ends.
+    pub overwritten: Vec<Staged>,
     /// What goes from devices' memory to the host's after a run.
     pub downloads: Vec<Staged>,
 }

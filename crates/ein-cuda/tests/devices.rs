@@ -239,3 +239,36 @@ fn memory_that_is_not_there_is_named() {
         }
     }
 }
+
+/// What the library thinks best is asked once for each shape, layout and alignment, however many products are of it.
+#[test]
+fn the_best_way_to_multiply_is_asked_for_once() {
+    let ty = |n: usize| TensorType::new(F, [64, n]);
+    let mut graph = Graph::new();
+    let x = graph.input("x", InputKind::Input, ty(64)).expect("an input");
+    let mut b = Build::new(2);
+    let external = b.external("x", InputKind::Input, F, &[64, 64]);
+    for (n, columns) in [64, 128].into_iter().enumerate() {
+        let w = graph.input(&format!("w{n}"), InputKind::Input, ty(columns)).expect("an input");
+        let y = graph.contraction(&format!("y{n}"), "ik,kj->ij", &[x, w]).expect("a product");
+        b.0.ops.push(OpRow::of(&graph, y));
+        let w = b.external(&format!("w{n}"), InputKind::Input, F, &[64, columns]);
+        for device in [0, 0, 0, 1, 1] {
+            let factors =
+                [b.feed(device, external, Region::whole(&[64, 64])), b.feed(device, w, Region::whole(&[64, columns]))];
+            let product = b.kernel(device, n, Region::whole(&[64, columns, 64]), true, &factors);
+            b.output(&format!("z{}", b.0.outputs.len()), F, &[64, columns], &[product]);
+        }
+    }
+    let tasks = b.finish();
+    let inputs = [("x", 64), ("w0", 64), ("w1", 128)].map(|(name, n)| (name.to_owned(), integers(F, &[64, n], 2)));
+    for (gpus, asked) in [([0, 0], 2), ([0, 1], 4)] {
+        let fake = install(&FakeMachine::new(2)).expect("g++ is there");
+        let made = Executor::on(tasks.clone(), |graph| {
+            Ok(Box::new(Devices::new(graph, &BTreeMap::new(), &gpus.map(Seat::Gpu), Settings::default())?))
+        });
+        let mut executor = made.unwrap_or_else(|e| panic!("{gpus:?}: {e}: {:?}", fake.report()));
+        executor.run(&BTreeMap::from(inputs.clone())).unwrap_or_else(|e| panic!("{e}: {:?}", fake.report()));
+        assert_eq!((fake.counters().products, fake.counters().heuristics), (10, asked), "{gpus:?}");
+    }
+}

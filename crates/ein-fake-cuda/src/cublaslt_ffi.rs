@@ -391,6 +391,9 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
             (*results).wavesCount = 1.0;
             found.write(1);
         }
+        if let Some(w) = world().as_mut() {
+            w.counters.heuristics += 1;
+        }
         Ok(())
     };
     code(get())

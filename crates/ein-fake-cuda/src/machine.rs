@@ -178,6 +178,8 @@ pub struct Counters {
     pub sets: u64,
     /// Products of the library that ran.
     pub products: u64,
+    /// How often the library was asked for the best way to do a product.
+    pub heuristics: u64,
     /// Graphs that were launched.
     pub graphs: u64,
     /// Calls that gave one thing to a stream (a kernel, copy, set or product) outside a capture.

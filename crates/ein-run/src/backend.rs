@@ -35,6 +35,12 @@ pub trait Backend: Send {
         None
     }
 
+    /// Runs once more with the inputs of the last run, and tells its seconds as [`Backend::seconds`] does: outputs stay where the
+    /// devices leave them, and inputs that are still there are not brought again. None where there is no such difference.
+    fn again(&mut self) -> Option<Result<f64, RunError>> {
+        None
+    }
+
     /// Bytes of the arenas that the memory plan has and that take no memory, because devices hold the same parameters.
     fn replicas(&self, graph: &TaskGraph) -> Bytes {
         let _ = graph;

@@ -177,6 +177,17 @@ impl Executor {
         Ok(seconds)
     }
 
+    /// Runs once more with the inputs of the last run, where inputs and outputs may stay with the devices, as programs do whose
+    /// tensors are there: the seconds, as of [`Executor::run_into`]. None where every run brings and fetches them, and before
+    /// the first run.
+    ///
+    /// # Errors
+    ///
+    /// As of a run. What fails for the values that it is given, the run before told.
+    pub fn again(&mut self) -> Option<Result<f64, RunError>> {
+        self.devices.again()
+    }
+
     /// What happened when in the last run.
     pub fn timeline(&self) -> Timeline {
         trace::timeline(&self.graph, self.devices.marks())

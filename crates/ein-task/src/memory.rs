@@ -503,6 +503,34 @@ mod tests {
         elsewhere.tasks[5].slot = elsewhere.tasks[0].slot;
         let error = crate::verify::verify(&elsewhere).expect_err("t4 is not where t5 is").to_string();
         assert!(error.contains("t4") && error.contains("nor a reshape of all of it"), "{error}");
+        // What comes in, or is received, for a reshape is brought where that is; a parameter has a slot of its own for good.
+        let brought = |kind: &str| {
+            let text = format!(
+                "devices 2\nexternal 0 {kind} \"x\" u8[64]\nop 0 \"v\"\noutput 0 \"y\" u8[8,8]\nlabel 0 \"a\"\n\
+                 t0 d0 feed x0 -> [0:64] u8 of 0\nt1 d0 view op0 inputs 0 reads t0 -> [0:8,0:8] u8 of 0\n\
+                 t2 d1 feed x0 -> [0:64] u8 of 0\nt3 d1 send d0 reads t2 -> [0:32] nothing of 0\n\
+                 t4 d0 receive d1 reads t3 -> [0:32] u8 of 0\nt5 d0 view op0 inputs 0 reads t4 -> [0:4,0:8] u8 of 0\n\
+                 t6 d0 output o0 reads t1 -> [0:8,0:8] nothing of 0\nt7 d0 cut reads t5 -> [0:1,0:8] u8 of 0"
+            );
+            let mut graph = parse(&text, &ops).expect("the rows are right");
+            graph.leave_in_place();
+            plan_memory(&mut graph);
+            assert_eq!(crate::verify::verify(&graph), Ok(()), "{kind}");
+            graph
+        };
+        let graph = brought("input");
+        let [feed, receive] = [0, 4].map(|n| &graph.tasks[n]);
+        assert_eq!((feed.slot, receive.slot), (graph.tasks[1].slot, graph.tasks[5].slot), "{}", print(&graph));
+        assert_eq!(
+            (receive.within.as_ref(), receive.stored()),
+            (Some(&graph.tasks[5].value.region), &receive.value.region)
+        );
+        assert_eq!(graph.arenas[0], Bytes(128), "{}", print(&graph));
+        for kind in ["parameter", "state"] {
+            let graph = brought(kind);
+            assert_eq!(graph.tasks[0].within, None, "{kind}");
+            assert_ne!(graph.tasks[0].slot, graph.tasks[1].slot, "{kind}");
+        }
         // Of what is shown in part, or has another reader, a copy is made.
         for apart in [
             "t5 d0 view op0 inputs 0 reads t4 -> [0:4,0:8] u8 of 0",

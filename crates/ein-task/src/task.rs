@@ -294,7 +294,9 @@ impl TaskGraph {
         match (&task.verb, &reader.verb) {
             (Verb::Receive { .. }, Verb::Paste) => reader.value.region.contains(&task.value.region),
             (
-                Verb::Kernel { .. }
+                Verb::Feed { .. }
+                | Verb::Receive { .. }
+                | Verb::Kernel { .. }
                 | Verb::Fused { .. }
                 | Verb::View { .. }
                 | Verb::Cut
@@ -307,8 +309,12 @@ impl TaskGraph {
                 let op = self.ops.get(*op).map(|row| &row.op);
                 let reshape = matches!(op, Some(Op::View(view)) if view.shows_all_as_it_lies());
                 let one = [task, reader].iter().all(|t| t.value.form.fields.len() == 1);
+                // What is resident has a slot of its own for good.
+                let feed = |external: usize| self.externals.get(external).is_some_and(|e| !e.is_resident());
+                let passes = !matches!(task.verb, Verb::Feed { external } if !feed(external));
                 reshape
                     && one
+                    && passes
                     && reader.reads.len() == 1
                     && task.device == reader.device
                     && task.value.region.volume() == reader.value.region.volume()
@@ -333,10 +339,11 @@ impl TaskGraph {
 }
 
 impl Task {
-    /// The box whose elements its slot holds: what it leaves, or of what is received, what that is written into.
+    /// The box whose elements its slot holds: what it leaves, or of what is received for a paste, what that is written into.
+    /// A reshape has as many elements as what is left in its memory, and they lie as they lay.
     pub fn stored(&self) -> &Region {
         match (&self.verb, &self.within) {
-            (Verb::Receive { .. }, Some(within)) => within,
+            (Verb::Receive { .. }, Some(within)) if within.volume() > self.value.region.volume() => within,
             _ => &self.value.region,
         }
     }

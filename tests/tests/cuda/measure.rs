@@ -52,6 +52,7 @@ fn figures_are_those_of_the_gpus() {
         // The sum of one element is nearly nothing.
         near("launch", rates.launch, 1e-6 + 12.0 * slower / 50e9);
         near("memory", rates.memory, 50e9 / slower);
+        near("copies within it", rates.copies, 25e9);
         for (dtype, tf32, rate) in
             [(DType::F64, false, 1e9), (DType::F32, false, 2e9), (DType::F32, true, 4e9), (DType::BF16, false, 8e9)]
         {

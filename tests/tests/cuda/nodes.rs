@@ -1,6 +1,6 @@
 //! Nodes of any plan: every edge of the task graph is a way among them, and what is moved is what is to be moved.
 
-use ein_cuda::nodes::{Block, Node, Nodes, Site, Sites, Staging, WORKSPACE, Work};
+use ein_cuda::nodes::{Block, Node, Nodes, Passage, Site, Sites, Staged, Staging, WORKSPACE, Work};
 use ein_cuda::program::{Arg, Base, Kernel, Launch, Program, Step, Target};
 use ein_cuda::rows::is_resident;
 use ein_plan::lower::lower;
@@ -158,8 +158,8 @@ fn lanes_and_faults_are_ordered() {
 }
 
 #[test]
-fn what_is_staged_has_room_of_its_own() {
-    let mut count = 0;
+fn what_is_staged_lies_in_slots_or_has_room_of_its_own() {
+    let (mut count, mut slots) = (0, 0);
     for seed in 0..50 {
         let (tasks, mut sites) = drawn(seed);
         let made = |sites: &Sites| {
@@ -168,8 +168,6 @@ fn what_is_staged_has_room_of_its_own() {
         let at_host = made(&sites);
         sites.staging = Staging::Device;
         let nodes = made(&sites);
-        // The same rows wait for the same, whatever is staged where, but no node fetches faults.
-        assert_eq!(nodes.all.len() + faulting(&at_host) - faulting(&nodes), at_host.all.len(), "{seed}");
         assert_eq!((&nodes.inputs, &nodes.outputs), (&at_host.inputs, &at_host.outputs), "{seed}");
         for node in nodes.all.iter().filter(|n| !is_relay(&tasks, n)) {
             if let Work::Copy { from, to, .. } = node.work {
@@ -178,22 +176,48 @@ fn what_is_staged_has_room_of_its_own() {
                 assert!(!through || of_host(from) || of_host(to), "{seed}: {node:?}");
             }
         }
-        // All lie behind what the device had, each in room of its own, and in order.
+        // What has room of its own lies behind what the device had, and in order. What lies in a slot has no node: nothing is
+        // there before an input, and nothing after a result.
         let mut ends = at_host.devices.clone();
-        let own = nodes.uploads.iter().chain(&nodes.downloads).filter(|s| s.offset >= at_host.devices[s.device]);
-        let mut own: Vec<_> = own.collect();
+        let is_own = |s: &&Staged| s.offset >= at_host.devices[s.device];
+        let all = || nodes.uploads.iter().chain(&nodes.downloads);
+        let mut own: Vec<_> = all().filter(is_own).collect();
         own.sort_by_key(|s| (s.device, s.offset));
         for staged in &own {
             assert!(staged.offset >= ends[staged.device], "{seed}: {staged:?}");
             ends[staged.device] = staged.offset + staged.at.len() as u64;
         }
         assert!(ends.iter().zip(&nodes.devices).all(|(end, bytes)| end <= bytes), "{seed}");
-        let passages = nodes.inputs.iter().chain(&nodes.outputs);
-        let on_gpus = passages.filter(|p| !sites.devices[tasks.task(p.row).device.index()].host);
-        assert_eq!(own.len(), on_gpus.count(), "{seed}");
+        let on_gpus = |p: &&Passage| !sites.devices[tasks.task(p.row).device.index()].host;
+        let mut in_slots = 0;
+        for (is_input, passage) in [(true, &nodes.inputs), (false, &nodes.outputs)]
+            .into_iter()
+            .flat_map(|(is_input, all)| all.iter().filter(on_gpus).map(move |p| (is_input, p)))
+        {
+            let staged = all().find(|s| s.at == passage.at).unwrap_or_else(|| panic!("{seed}: {passage:?}"));
+            let done = nodes.all.iter().filter(|n| n.row == Some(passage.row)).count();
+            assert_eq!(done, usize::from(is_own(&staged)), "{seed}: {passage:?}");
+            if is_own(&staged) {
+                continue;
+            }
+            in_slots += 1;
+            let task = tasks.task(passage.row);
+            let slot = if is_input { task.slot } else { tasks.task(task.reads[0]).slot };
+            let (lo, hi) = (staged.offset, staged.offset + staged.at.len() as u64);
+            assert!(slot.offset <= lo && hi <= slot.offset + slot.bytes, "{seed}: {staged:?} in {slot:?}");
+            for (id, other) in tasks.rows().filter(|(_, t)| t.device == task.device && t.slot.bytes > 0) {
+                let meets = other.slot.offset < hi && lo < other.slot.offset + other.slot.bytes;
+                let order = if is_input { id >= passage.row } else { id <= passage.row };
+                assert!(!meets || order, "{seed}: {id} has what {} leaves there", passage.row);
+            }
+        }
+        assert_eq!(nodes.all.len() + in_slots + faulting(&at_host) - faulting(&nodes), at_host.all.len(), "{seed}");
+        let staged = nodes.inputs.iter().chain(&nodes.outputs).filter(on_gpus).count();
+        assert_eq!(own.len() + in_slots, staged, "{seed}");
+        slots += in_slots;
         count += own.len();
     }
-    assert!(count > 50, "{count} are staged");
+    assert!(count > 10 && slots > 50, "{count} have room of their own, {slots} lie in slots");
 }
 
 /// Nodes that fetch what was reported.

@@ -75,7 +75,9 @@ fn a_layer_launches_what_it_must() {
 /// On several GPUs nothing is copied but what comes in, goes out, crosses, or is pasted beside what crossed.
 #[test]
 fn nothing_else_is_copied_between_devices() {
-    for (line, devices) in [("block:1x256,256,4,4,320,bf16", 2), ("block:1x256,256,8,8,320,bf16", 8)] {
+    for (line, devices) in
+        [("block:1x256,256,4,4,320,bf16", 2), ("block:1x256,256,8,8,320,bf16", 8), ("block:1x256,256,8,4,320,bf16", 4)]
+    {
         let (graph, tasks) = planned(line, devices);
         let bytes = |task: &Task| task.value.form.bytes(&task.value.region) as u64;
         let copied = |task: &Task| match task.verb {

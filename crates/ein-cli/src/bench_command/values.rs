@@ -65,8 +65,9 @@ fn mask(ty: &TensorType) -> Dense {
 
 /// A variance of one, whatever the shape.
 fn floats(name: &str, ty: &TensorType, seed: SyntheticWeights) -> Dense {
-    let values: Vec<f64> = uniform(name, ty.elements(), seed).map(|u| 3.0_f64.sqrt() * u).collect();
-    Dense::from_f64(ty.dtype, ty.shape.clone(), &values)
+    // Elements of a column are weights of rows of one element.
+    let column = TensorType::new(ty.dtype, [ty.elements(), 1]);
+    Dense { shape: ty.shape.clone(), ..seed.region(name, &column, &column.whole()) }
 }
 
 /// Numbers of `0..rows`.

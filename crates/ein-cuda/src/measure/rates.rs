@@ -18,6 +18,8 @@ use ein_task::task::TaskId;
 pub struct Rates {
     /// Bytes per second of its memory, read or written by a kernel without arithmetic to speak of.
     pub memory: f64,
+    /// Bytes per second of copies within it: each is read and written.
+    pub copies: f64,
     /// Seconds that one more task takes in a replay, beside its work.
     pub launch: f64,
     /// Products, by shape and type.
@@ -69,6 +71,7 @@ pub(super) fn rates(seat: Seat, timing: Timing, amount: Amount) -> Result<Rates,
     let launch = launch(seat, timing, amount)?;
     let (op, types) = sum(amount.elements());
     let memory = 12.0 * amount.elements() as f64 / beside(each(timing, &op, &types)?, launch);
+    let copies = super::ways::within(seat, timing, amount)?;
     let mut products = Vec::new();
     for (dtype, tf32) in
         [(DType::F64, false), (DType::F32, false), (DType::F32, true), (DType::BF16, false), (DType::F16, false)]
@@ -84,7 +87,7 @@ pub(super) fn rates(seat: Seat, timing: Timing, amount: Amount) -> Result<Rates,
         }
     }
     let attention = attending(seat, timing, amount, launch)?;
-    Ok(Rates { memory, launch, products, attention })
+    Ok(Rates { memory, copies, launch, products, attention })
 }
 
 /// Seconds that one more task takes beside its work.

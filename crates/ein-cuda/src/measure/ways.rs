@@ -55,6 +55,16 @@ pub(super) fn ways(machine: &Machine, seats: &[Seat], timing: Timing, amount: Am
     Ok(Ways { bandwidth, latency, together, issue })
 }
 
+/// Bytes per second of copies from one place of a GPU's memory to another: what devices that share it exchange.
+pub(super) fn within(seat: Seat, timing: Timing, amount: Amount) -> Result<f64, MeasureError> {
+    let mut points = Vec::new();
+    for &bytes in amount.copies() {
+        let each = timing.each(&[seat; 2], amount.times(), |rows, n| chain(rows, [0, 1], bytes, n))?;
+        points.push((bytes as f64, each));
+    }
+    Ok(1.0 / fit(&points).slope)
+}
+
 /// Bytes per second of links that all carry copies at once; 0 of none.
 fn at_once(links: &[&Link], seats: &[Seat], timing: Timing, amount: Amount) -> Result<f64, MeasureError> {
     if links.is_empty() {

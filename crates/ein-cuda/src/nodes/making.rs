@@ -8,7 +8,7 @@ use crate::rows::{Rows, is_resident};
 use ein_ir::op::InputKind;
 use ein_run::cpu::boxes::BoxCopy;
 use ein_run::{Cause, RunError};
-use ein_task::task::{TaskGraph, TaskId, Verb};
+use ein_task::task::{Slot, TaskGraph, TaskId, Verb};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -181,6 +181,15 @@ impl<'a> Making<'a> {
             return Vec::new();
         }
         let device = task.device.index();
+        if self.is_staged(device) && !self.others(device, task.slot, |other| other < id) {
+            let staged = Staged { device, offset: task.slot.offset, at: passage.at.clone() };
+            if self.others(device, task.slot, |other| other > id) {
+                self.nodes.overwritten.push(staged.clone());
+            }
+            self.nodes.uploads.push(staged);
+            self.nodes.inputs.push(passage);
+            return Vec::new();
+        }
         let (place, staged) = self.staged(device, &passage.at);
         self.nodes.inputs.push(passage);
         self.nodes.uploads.extend(staged);
@@ -208,10 +217,15 @@ impl<'a> Making<'a> {
         let copy = BoxCopy::new(&band, &ty.whole(), region, element);
         let passage = Passage { tensor: output, row: id, copy, at: at as usize..(at + bytes) as usize };
         let device = task.device.index();
+        let begin = read.slot.offset + (above * element) as u64;
+        if self.is_staged(device) && !self.others(device, read.slot, |other| other > id) {
+            self.nodes.downloads.push(Staged { device, offset: begin, at: passage.at.clone() });
+            self.nodes.outputs.push(passage);
+            return Vec::new();
+        }
         let (place, staged) = self.staged(device, &passage.at);
         self.nodes.outputs.push(passage);
         self.nodes.downloads.extend(staged);
-        let begin = read.slot.offset + (above * element) as u64;
         let (from, lines) = (Block::Device(device), Lines::plain(begin, place.offset, bytes));
         vec![self.push(Some(id), device, Work::Copy { from, to: place.block, lines }, waits)]
     }
@@ -333,6 +347,14 @@ impl<'a> Making<'a> {
     /// Whether what a device takes in and gives out is staged in its memory.
     fn is_staged(&self, device: usize) -> bool {
         self.sites.staging == Staging::Device && !self.sites.devices[device].host
+    }
+
+    /// Whether one of some rows of a device leaves something in a slot. A row that uses a slot after another waits for the
+    /// readers of what was there, and rows look back only: it stands behind them.
+    fn others(&self, device: usize, slot: Slot, some: impl Fn(TaskId) -> bool) -> bool {
+        let meets = |own: Slot| own.offset < slot.offset + slot.bytes && slot.offset < own.offset + own.bytes;
+        let mut rows = self.graph.rows().filter(|(id, task)| task.device.index() == device && some(*id));
+        rows.any(|(_, task)| meets(task.slot))
     }
 
     /// Where a run finds or leaves what lies at `at` in the host's memory before it or after: there, or in room of its own
