@@ -243,6 +243,9 @@ const FEW: usize = 200;
 /// How often what is held at the peak of a small graph becomes dearer.
 const PEAKS: usize = 6;
 
+/// Most rows of a graph of which all ways to hold less are tried, although some plan fits.
+const TINY: usize = 8;
+
 /// A bound is near enough to a plan that fits at this share of its cost: with what memory has to be held in lumps for, a
 /// thousandth is hardly to be had.
 const NEAR: f64 = 9e-4;
@@ -386,22 +389,30 @@ impl Fitting<'_> {
                     // Of a plan that does not fit, what it holds when it holds most becomes dearer.
                     let dearer = if again > 0 { std::mem::take(&mut self.at_peak) } else { Vec::new() };
                     self.search.hold_less(&dearer);
-                    self.search.held = held;
-                    let tried = self.attempt_uneven(first * 8f64.powi(step), uneven);
-                    self.search.held = 0.0;
-                    let choice = tried?.found.choice;
-                    let price = price_with(self.graph, &choice, self.machine, self.options, self.search.answers())?;
-                    if self.lowered_anyway(&choice, price.of(self.options.objective))?.left < 0.0 {
-                        self.lowered_lean(&choice)?;
-                    }
+                    self.try_held(first * 8f64.powi(step), held, uneven)?;
                     if self.options.objective == Objective::Memory {
                         break;
                     }
-                    if self.best.is_some() {
+                    // Of a tiny graph all are tried: the cheapest plan that fits may be none of the hull's.
+                    if self.best.is_some() && self.rows() > TINY {
                         return Ok(());
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Lowers what the search finds where what is held for a time costs `held` of what a resident byte does, if it does not
+    /// fit with leaner exchanges, too.
+    fn try_held(&mut self, price: f64, held: f64, uneven: f64) -> Result<(), PlanError> {
+        self.search.held = held;
+        let tried = self.attempt_uneven(price, uneven);
+        self.search.held = 0.0;
+        let choice = tried?.found.choice;
+        let cost = price_with(self.graph, &choice, self.machine, self.options, self.search.answers())?;
+        if self.lowered_anyway(&choice, cost.of(self.options.objective))?.left < 0.0 {
+            self.lowered_lean(&choice)?;
         }
         Ok(())
     }

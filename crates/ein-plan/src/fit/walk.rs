@@ -1,7 +1,7 @@
 //! The walk along the hull of (bytes, cost), from a plan that fits towards one that is cheaper and does not, and mixtures
 //! of the two neighbours at its end.
 
-use super::{Attempt, FEW, Fitting};
+use super::{Attempt, FEW, Fitting, TINY};
 use crate::error::PlanError;
 use crate::search::{Assigned, Room, SOMEWHAT};
 
@@ -91,8 +91,10 @@ impl Fitting<'_> {
                 }
             }
         }
-        if self.best.is_none() {
+        if self.best.is_none() || self.rows() <= TINY {
+            self.search.hold_less(&[]);
             self.least_held(first)?;
+            self.search.hold_less(&[]);
         }
         if self.best.is_none() && self.lack.is_none() {
             for (choice, cost) in &choices {

@@ -48,7 +48,9 @@ pub(super) fn fuse(mut graph: TaskGraph, machine: &Machine) -> TaskGraph {
         places[n] = TaskId(count);
         count += 1;
     }
-    graph.tasks = rows.into_iter().flatten().collect();
+    // In the memory that the rows had.
+    rows.retain(Option::is_some);
+    graph.tasks = rows.into_iter().map(|row| row.expect("the others are gone")).collect();
     graph
 }
 
