@@ -150,8 +150,8 @@ run() {
     : >figures.jsonl
     : >errors.txt
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || true
-    # The compiler that PyTorch comes with, where the system has none.
-    if [[ -z "${EIN_NVRTC:-}" ]] && ! ldconfig -p | grep -q 'libnvrtc\.so\.1[23]'; then
+    # The compiler that PyTorch comes with, where the system has none. What it compiles is not for fake GPUs.
+    if [[ -z "$TRY" && -z "${EIN_NVRTC:-}" ]] && ! ldconfig -p | grep -q 'libnvrtc\.so\.1[23]'; then
         EIN_NVRTC="$("$PYTHON" -c 'import glob, os, site
 found = [f for s in site.getsitepackages() for f in glob.glob(os.path.join(s, "nvidia", "*", "lib", "libnvrtc.so.1[23]"))]
 print(os.path.dirname(sorted(found)[-1]) if found else "")' 2>/dev/null || true)"
