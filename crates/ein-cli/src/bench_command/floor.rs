@@ -1,7 +1,6 @@
 //! What no run of a computation can beat: its operations at the arithmetic, its bytes at the bandwidth that this host
 //! was measured to reach.
 
-#[cfg(feature = "cuda")]
 use ein_ir::dtype::DType;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::InputKind;
@@ -16,7 +15,7 @@ pub struct Floor {
     pub operations: f64,
     /// Bytes of what comes in and goes out, each once.
     pub bytes: f64,
-    /// Operations per second, in f32 or, on GPUs, in the type that is multiplied.
+    /// Operations per second in the type that is multiplied.
     pub peak: f64,
     /// Bytes per second out of memory as large as `bytes`.
     pub bandwidth: f64,
@@ -29,16 +28,13 @@ impl Floor {
     pub fn measure(graph: &Graph, threads: usize) -> Self {
         let (operations, bytes) = (operations(graph), bytes(graph));
         let bandwidth = peak::bandwidth(threads, bytes as usize);
-        Self { operations, bytes, peak: peak::operations(threads), bandwidth, source: "measured" }
+        Self { operations, bytes, peak: peak::operations(threads, multiplied(graph)), bandwidth, source: "measured" }
     }
 
     /// Counts a graph, and takes the machine's figures.
     #[cfg(feature = "cuda")]
     pub fn of_machine(graph: &Graph, machine: &Machine) -> Self {
-        let multiplies = |id: &TensorId| graph.spec(*id).is_some_and(|s| s.work.contraction);
-        let first = (0..graph.nodes().len()).map(|n| TensorId(n as u32)).find(multiplies);
-        let operand = first.and_then(|id| graph.node(id).inputs.first().copied());
-        let dtype = operand.map_or(DType::F32, |id| graph.ty(id).dtype);
+        let dtype = multiplied(graph);
         let workers = || machine.workers().iter().map(|d| &machine.devices[d.index()]);
         Self {
             operations: operations(graph),
@@ -53,6 +49,14 @@ impl Floor {
     pub fn seconds(&self) -> f64 {
         (self.operations / self.peak).max(self.bytes / self.bandwidth)
     }
+}
+
+/// The type that the first of a graph's products multiplies.
+fn multiplied(graph: &Graph) -> DType {
+    let multiplies = |id: &TensorId| graph.spec(*id).is_some_and(|s| s.work.contraction);
+    let first = (0..graph.nodes().len()).map(|n| TensorId(n as u32)).find(multiplies);
+    let operand = first.and_then(|id| graph.node(id).inputs.first().copied());
+    operand.map_or(DType::F32, |id| graph.ty(id).dtype)
 }
 
 /// Operations of a graph as its specs count them: of products and attention, unless there are none.

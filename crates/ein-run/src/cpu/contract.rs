@@ -130,7 +130,7 @@ pub(crate) fn packable(
     let whole = depth * columns == operands[n].volume() && loops.operands[n].base == 0;
     let kind = match (dtype, other) {
         (DType::F32, _) => true,
-        (DType::BF16, DType::BF16) => short::fills(extents) && tiles::available(),
+        (DType::BF16, DType::BF16) => short::fills(extents) && tiles::multiply_halves(),
         _ => false,
     };
     (whole && kind).then(|| Constant { extents, steps: grid.right_steps(), dtype })
@@ -176,7 +176,7 @@ pub(crate) fn contract(
     Ok(true)
 }
 
-/// Products of `bf16` in tile registers; `false` where they are something else.
+/// Products of `bf16` as they are; `false` where they are something else.
 fn in_tiles(
     way: &Way,
     [left, right]: [&Piece<'_>; 2],
@@ -186,7 +186,7 @@ fn in_tiles(
 ) -> bool {
     let (Elements::BF16(a), Elements::BF16(b)) = (left.elements(0), right.elements(0)) else { return false };
     let (a, b) = ((cast_slice::<_, u16>(a), a_base), (cast_slice::<_, u16>(b), b_base));
-    if !tiles::available() {
+    if !tiles::multiply_halves() {
         return false;
     }
     match way {
@@ -295,7 +295,7 @@ pub(crate) fn each_tile(
                 sink.fault?;
             }
         }
-        (Elements::BF16(a), Elements::BF16(b)) if tiles::available() => {
+        (Elements::BF16(a), Elements::BF16(b)) if tiles::multiply_halves() => {
             let many = short::rows(m, k, Name::shared());
             let right = Right::Tiles(&cast_slice(b)[from..]);
             for first in (0..m).step_by(many) {

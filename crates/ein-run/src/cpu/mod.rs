@@ -6,6 +6,7 @@ mod buffer;
 pub(crate) mod constants;
 mod contract;
 mod convert;
+mod dots;
 mod double;
 mod einsum;
 mod fold;

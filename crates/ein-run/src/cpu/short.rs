@@ -1,6 +1,7 @@
-//! Products of `bf16` factors with sums in `f32`, by way of tile registers.
+//! Products of `bf16` factors with sums in `f32`, by way of tile registers or, where there are none, vector registers that
+//! multiply pairs.
 //!
-//! The registers multiply `bf16` as they are: factors are only put in the order in which they are loaded, a weight once
+//! Both multiply `bf16` as they are: factors are only put in the order in which they are loaded, a weight once
 //! for all runs. Infinities and NaN are multiplied like other numbers; what is below 2^-126, be it an element, a product
 //! or a sum, counts as 0.
 // The loops are compiled once for every set of instructions: only what is inlined is.
@@ -192,7 +193,7 @@ pub(crate) fn product(
     name: Option<Name>,
     sink: &mut dyn Sink,
 ) -> bool {
-    let Some(unit) = Unit::open() else { return false };
+    let Some(unit) = Unit::of_halves() else { return false };
     let ([mut a, mut b], held) = MEMORY.take();
     a.resize(a.len().max(count(m, k)), Tile::ZERO);
     if held.is_none() || held != name {
@@ -228,7 +229,9 @@ pub(crate) fn product(
                         );
                     }
                     let out = &mut tile[first * apart + start..];
-                    in_room(out, apart, [here, wide], add, |out, apart| unit.whole(left, right, out, apart, add, next));
+                    in_room(out, apart, [here, wide], add, |out, apart| {
+                        unit.whole(here, left, right, out, apart, add, next)
+                    });
                 }
             }
         }
@@ -242,7 +245,7 @@ pub(crate) fn product(
 mod tests {
     use super::*;
     use crate::cpu::packed::tests::Whole;
-    use crate::cpu::tiles::tests::within;
+    use crate::cpu::tiles::tests::with_halves;
     use half::bf16;
 
     fn numbers(count: usize, seed: usize) -> Vec<u16> {
@@ -259,7 +262,7 @@ mod tests {
 
     #[test]
     fn any_size_and_step_is_exact() {
-        within(|| {
+        with_halves(|| {
             for [m, n, k] in [
                 [1, 1, 1],
                 [1, 32, 32],
@@ -298,7 +301,7 @@ mod tests {
         a[5 * k + 69] = bf16::INFINITY.to_bits();
         a[20 * k] = bf16::NAN.to_bits();
         let mut out = vec![0.0; m * n];
-        let found = within(|| {
+        let found = with_halves(|| {
             let right = Right::Matrix(matrix(&b, 0, [n, 1]));
             product([m, n, k], matrix(&a, 0, [k, 1]), right, None, &mut Whole::new(&mut out, n))
         });

@@ -1,5 +1,6 @@
 //! The tile registers of x86-64 processors that have AMX: products of 32 by 32 results at once, of `bf16` factors with
-//! sums in `f32`. The one file that speaks to them; stable Rust has no functions for these instructions.
+//! sums in `f32`. The one file that speaks to them; stable Rust has no functions for these instructions. Where there are
+//! none, vector registers may do the same products ([`super::dots`]).
 //!
 //! Linux hands the registers out on request, once for a process. A thread sets them up for as long as it holds a
 //! [`Unit`], and gives them back, so that nobody saves 8 KiB of them with every change of threads in between.
@@ -9,6 +10,7 @@
 //! result. It rounds to nearest, and reads and leaves 0 instead of magnitudes below 2^-126.
 #![allow(unsafe_code)]
 
+use super::dots;
 use std::cell::Cell;
 use std::marker::PhantomData;
 
@@ -59,10 +61,18 @@ pub(crate) fn in_room(
     }
 }
 
-/// This thread's tile registers, set up: eight of 16 rows of 64 bytes.
+/// This thread's tile registers, set up: eight of 16 rows of 64 bytes; or what does products of `bf16` instead.
 pub(crate) struct Unit {
+    registers: Registers,
     /// They are the thread's.
     here: PhantomData<*mut ()>,
+}
+
+/// What a unit multiplies in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Registers {
+    Tiles,
+    Vectors,
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -358,20 +368,44 @@ pub(crate) fn available() -> bool {
     amx::available()
 }
 
+/// Whether products of `bf16` are done as they are: in tile registers, or by pairs in vector registers.
+pub(crate) fn multiply_halves() -> bool {
+    registers().is_some()
+}
+
+/// What products of `bf16` are done in.
+fn registers() -> Option<Registers> {
+    if available() {
+        return Some(Registers::Tiles);
+    }
+    #[cfg(test)]
+    if tests::way() == Some(false) {
+        return None;
+    }
+    dots::available().then_some(Registers::Vectors)
+}
+
 thread_local! {
-    /// How many units this thread has.
+    /// How many units with tile registers this thread has.
     static OPEN: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Unit {
     /// Sets this thread's tile registers up, where there are any.
     pub(crate) fn open() -> Option<Self> {
-        available().then(|| {
-            if OPEN.replace(OPEN.get() + 1) == 0 {
-                amx::configure();
-            }
-            Self { here: PhantomData }
-        })
+        available().then(|| Self::of(Registers::Tiles))
+    }
+
+    /// The same for products of `bf16` as they are, which vector registers do, too.
+    pub(crate) fn of_halves() -> Option<Self> {
+        registers().map(Self::of)
+    }
+
+    fn of(registers: Registers) -> Self {
+        if registers == Registers::Tiles && OPEN.replace(OPEN.get() + 1) == 0 {
+            amx::configure();
+        }
+        Self { registers, here: PhantomData }
     }
 
     /// 32 rows by 32 columns of a product whose factors are sums of three parts, of which the products of the two smallest
@@ -382,7 +416,8 @@ impl Unit {
     /// of `out` are `apart` elements from each other; the product is added to it or takes its place. From where `near`
     /// begins, an eighth of what `left` takes is meanwhile brought to the second cache.
     ///
-    /// Panics where the factors have different inner extents, or none, or `out` is too short.
+    /// Panics where the factors have different inner extents, or none, or `out` is too short, and where the unit is
+    /// not of tile registers.
     pub(crate) fn thirds(
         &self,
         left: &[Tile],
@@ -392,15 +427,26 @@ impl Unit {
         add: bool,
         near: &[Tile],
     ) {
-        let Self { here: PhantomData } = self;
+        assert!(self.registers == Registers::Tiles, "products of parts are done in tile registers");
         amx::thirds(left, right, out, apart, add, near);
     }
 
     /// The same of factors that are `bf16` as they stand: two tiles for every 32 inner indices, those of `right` by their
-    /// elements.
-    pub(crate) fn whole(&self, left: &[Tile], right: &[u16], out: &mut [f32], apart: usize, add: bool, near: &[Tile]) {
-        let Self { here: PhantomData } = self;
-        amx::whole(left, right, out, apart, add, near);
+    /// elements. Of the rows the first so many are wanted; what becomes of the others is not said.
+    pub(crate) fn whole(
+        &self,
+        rows: usize,
+        left: &[Tile],
+        right: &[u16],
+        out: &mut [f32],
+        apart: usize,
+        add: bool,
+        near: &[Tile],
+    ) {
+        match self.registers {
+            Registers::Tiles => amx::whole(left, right, out, apart, add, near),
+            Registers::Vectors => dots::whole(rows, left, right, out, apart, add),
+        }
     }
 }
 
@@ -422,6 +468,9 @@ pub(crate) fn transpose(from: &[f32], apart: usize, to: &mut [[f32; SIDE]; SIDE]
 
 impl Drop for Unit {
     fn drop(&mut self) {
+        if self.registers != Registers::Tiles {
+            return;
+        }
         OPEN.set(OPEN.get() - 1);
         if OPEN.get() == 0 {
             amx::release();
@@ -452,6 +501,16 @@ pub(crate) mod tests {
     /// Does something on this thread as on a processor without tile registers.
     pub(crate) fn without<T>(work: impl FnOnce() -> T) -> T {
         by(false, work)
+    }
+
+    /// Does something with products of `bf16` as they are; `None`, which is told, where neither tile registers nor vector
+    /// registers do them.
+    pub(crate) fn with_halves<T>(work: impl FnOnce() -> T) -> Option<T> {
+        if !multiply_halves() {
+            println!("skipped: this processor has neither tile registers (AMX) nor products of pairs (AVX512-BF16)");
+            return None;
+        }
+        Some(work())
     }
 
     /// Does something with all products in tiles, whatever their shapes; `None`, which is told, where there are none.

@@ -1,9 +1,11 @@
-//! What the processors of this host can do at most: multiply-adds in registers, products of parts in tile registers, and
-//! bytes out of memory.
+//! What the processors of this host can do at most: multiply-adds in registers, products of `bf16` or of parts in tile
+//! registers or by pairs, and bytes out of memory.
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
-use crate::cpu::tiles::{RESULT, SIDE, Tile, Unit, available};
+use crate::cpu::tiles::{RESULT, SIDE, Tile, Unit};
+use bytemuck::cast_slice;
+use ein_ir::dtype::DType;
 use pulp::{Arch, Simd, WithSimd};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,29 +19,33 @@ const TIME: Duration = Duration::from_millis(60);
 /// The least bytes that bandwidth is measured with: fewer are over before the clock is read.
 const LEAST: usize = 1 << 16;
 
-/// Blocks of results of one loop in tile registers, and steps of their inner extents: both factors are near.
+/// Blocks of results of one loop, and steps of their inner extents: both factors are near.
 const BLOCKS: usize = 400;
 const STEPS: usize = 8;
 
-/// Operations per second of f32 products, two each, on so many threads at once, the quickest of many loops: of
-/// multiply-adds, or of products in tile registers where those are quicker.
-pub fn operations(threads: usize) -> f64 {
+/// Operations per second of products of a type, two each, on so many threads at once, the quickest of many loops: of
+/// multiply-adds in `f32`, or where those are quicker of products in tile registers, or of `bf16` as they are.
+pub fn operations(threads: usize, dtype: DType) -> f64 {
     let lanes = Arch::new().dispatch(Lanes);
     let amount = (2 * SUMS * ROUNDS * lanes) as f64;
     let vectors = together(threads, amount, |_| Arch::new().dispatch(Multiply(black_box(0.999))));
-    if !available() {
+    let unit = if dtype == DType::BF16 { Unit::of_halves } else { Unit::open };
+    if unit().is_none() {
         return vectors;
     }
     let amount = (2 * BLOCKS * RESULT * RESULT * 2 * SIDE * STEPS) as f64;
-    vectors.max(together(threads, amount, |_| in_tiles()))
+    vectors.max(together(threads, amount, |_| unit().map_or(0.0, |unit| in_blocks(&unit, dtype))))
 }
 
 /// Some products of zeros, which take as long as any.
-fn in_tiles() -> f32 {
+fn in_blocks(unit: &Unit, dtype: DType) -> f32 {
     let factor = vec![Tile::ZERO; 6 * STEPS];
     let mut out = [0.0; RESULT * RESULT];
-    if let Some(unit) = Unit::open() {
-        for _ in 0..BLOCKS {
+    let halves = &factor[..2 * STEPS];
+    for _ in 0..BLOCKS {
+        if dtype == DType::BF16 {
+            unit.whole(RESULT, halves, cast_slice(black_box(halves)), &mut out, RESULT, true, &[]);
+        } else {
             unit.thirds(&factor, black_box(&factor), &mut out, RESULT, true, &[]);
         }
     }
@@ -131,7 +137,9 @@ mod tests {
 
     #[test]
     fn figures_are_positive_and_grow_with_caches_that_are_near() {
-        assert!(operations(1) > 1e8);
+        for dtype in [DType::F32, DType::BF16] {
+            assert!(operations(1, dtype) > 1e8, "{dtype}");
+        }
         for bytes in [0, 1, 1 << 20] {
             let found = bandwidth(2, bytes);
             assert!(found.is_finite() && found > 1e8, "{bytes}: {found}");

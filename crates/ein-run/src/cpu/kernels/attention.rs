@@ -10,7 +10,7 @@ use crate::cpu::buffer::Buffer;
 use crate::cpu::fold::{Fold, Real, WIDE, attended};
 use crate::cpu::gemm::{Factor, Matrix, MatrixMut, product};
 use crate::cpu::piece::{Elements, Piece, PieceMut};
-use crate::cpu::tiles::available;
+use crate::cpu::tiles::multiply_halves;
 use crate::error::Cause;
 use bytemuck::cast_slice;
 use ein_ir::dtype::DType;
@@ -62,7 +62,7 @@ fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut
     let k = call.operand(1, &Region(vec![b, kv, keys, d]))?;
     let v = call.operand(2, &Region(vec![b, kv, keys, e]))?;
     let mask = mask(a, call, [b, h, s, keys], m_buffer)?;
-    let given = if let (Some(q), Some(k), Some(v), true) = (halves(&q), halves(&k), halves(&v), available()) {
+    let given = if let (Some(q), Some(k), Some(v), true) = (halves(&q), halves(&k), halves(&v), multiply_halves()) {
         Given::Half([q, k, v])
     } else {
         Given::Single([tensor(q, q_buffer), tensor(k, k_buffer), tensor(v, v_buffer)])
@@ -166,6 +166,44 @@ fn tensor<'a, T: Score>(piece: Piece<'a>, buffer: &'a mut Vec<T>) -> Tensor<'a, 
     Tensor { data, origin: piece.region.origin(), steps: strides(&piece.region.shape()) }
 }
 
+/// Keys or values as they are stored, of four axes.
+struct Stored<'a, T> {
+    elements: Elements<'a>,
+    /// In the type of the computation, if they are of it.
+    plain: Option<&'a [T]>,
+    origin: Vec<usize>,
+    steps: Vec<usize>,
+}
+
+impl<'a, T: Score> Stored<'a, T> {
+    fn of(piece: &Piece<'a>) -> Self {
+        let elements = piece.elements(0);
+        let plain = T::slice(elements);
+        Self { elements, plain, origin: piece.region.origin(), steps: strides(&piece.region.shape()) }
+    }
+
+    /// Some features of some keys, which are the rows: where they are, or as the type of the computation in `near`, which
+    /// stays in a cache, where all of them would not.
+    fn rows<'s>(
+        &'s self,
+        [batch, head]: [usize; 2],
+        keys: Interval,
+        features: Interval,
+        near: &'s mut Vec<T>,
+    ) -> Matrix<'s, T> {
+        let index = [batch, head, keys.lo, features.lo];
+        let at: usize = (0..4).map(|n| (index[n] - self.origin[n]) * self.steps[n]).sum();
+        let (row, column) = (self.steps[2] as i64, self.steps[3] as i64);
+        if let Some(data) = self.plain {
+            return Matrix { data, at: at as i64, row, column };
+        }
+        let count = (keys.len() - 1) * self.steps[2] + (features.len() - 1) * self.steps[3] + 1;
+        near.resize(near.len().max(count), T::default());
+        T::load(self.elements, at, &mut near[..count]);
+        Matrix { data: near, at: 0, row, column }
+    }
+}
+
 /// What is added to scores.
 struct Mask<'a, T> {
     tensor: Tensor<'a, T>,
@@ -229,10 +267,8 @@ fn run<T: Score>(
     if total == 0 {
         return Ok(());
     }
-    scratch.resize_with(scratch.len().max(8), Vec::new);
-    let [q_buffer, k_buffer, v_buffer, m_buffer, own_k, own_v, score, acc, ..] = scratch.as_mut_slice() else {
-        unreachable!("eight buffers")
-    };
+    scratch.resize_with(scratch.len().max(5), Vec::new);
+    let [q_buffer, near, m_buffer, score, acc, ..] = scratch.as_mut_slice() else { unreachable!("five buffers") };
     // What any query of the block sees.
     let keys = a.band().map_or(t, |band| band.seen(s, t));
     let idle = keys.is_empty() || call.labels.is_empty();
@@ -242,14 +278,14 @@ fn run<T: Score>(
     } else {
         let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
         let q = tensor(call.operand(0, &Region(vec![b, h, s, d]))?, q_buffer);
-        let k = tensor(call.operand(1, &Region(vec![b, kv, keys, d]))?, k_buffer);
-        let v = tensor(call.operand(2, &Region(vec![b, kv, keys, e]))?, v_buffer);
+        let k = Stored::of(&call.operand(1, &Region(vec![b, kv, keys, d]))?);
+        let v = Stored::of(&call.operand(2, &Region(vec![b, kv, keys, e]))?);
         let mask = mask(a, call, [b, h, s, keys], m_buffer)?;
         // Of a cut t, the block of the first key reads the queries' own keys.
         if a.own && t.lo == 0 {
             let at = a.own_operand();
-            let k = tensor(call.operand(at, &Region(vec![b, kv, s, d]))?, own_k);
-            own = Some((k, tensor(call.operand(at + 1, &Region(vec![b, kv, s, e]))?, own_v)));
+            let k = Stored::of(&call.operand(at, &Region(vec![b, kv, s, d]))?);
+            own = Some((k, Stored::of(&call.operand(at + 1, &Region(vec![b, kv, s, e]))?)));
         }
         if let Some(n) = a.packed {
             let given: Buffer<i64> =
@@ -281,7 +317,7 @@ fn run<T: Score>(
                 let part = Interval::new(lo, seen.hi.min(lo + KEYS));
                 let mask = mask.as_ref();
                 let limits = Limits { band: a.band(), offsets: offsets.as_ref().map(|own| own.as_slice()) };
-                step(a, &group, part, (q, k, v, mask), &limits, [d, e], score, &mut tops, &mut sums, acc);
+                step(a, &group, part, (q, k, v, mask), &limits, [d, e], (score, near), &mut tops, &mut sums, acc);
                 lo = part.hi;
             }
             if let Some((k, v)) = &own {
@@ -294,7 +330,7 @@ fn run<T: Score>(
                     let rows = n..n + one.rows();
                     let (tops, sums) = (&mut tops[rows.clone()], &mut sums[rows.clone()]);
                     let acc = &mut acc[rows.start * wide..rows.end * wide];
-                    step(a, &one, key, (q, k, v, None), &limits, [d, e], score, tops, sums, acc);
+                    step(a, &one, key, (q, k, v, None), &limits, [d, e], (score, near), tops, sums, acc);
                 }
             }
         }
@@ -354,7 +390,7 @@ fn groups(a: &Attention, [b, h, s]: [Interval; 3]) -> impl Iterator<Item = Group
     )
 }
 
-type Operands<'a, T> = (&'a Tensor<'a, T>, &'a Tensor<'a, T>, &'a Tensor<'a, T>, Option<&'a Mask<'a, T>>);
+type Operands<'a, T> = (&'a Tensor<'a, T>, &'a Stored<'a, T>, &'a Stored<'a, T>, Option<&'a Mask<'a, T>>);
 
 /// Adds some keys to a group's running (max, sum, acc).
 fn step<T: Score>(
@@ -364,7 +400,7 @@ fn step<T: Score>(
     (q, k, v, mask): Operands<'_, T>,
     limits: &Limits<'_>,
     [d, e]: [Interval; 2],
-    score: &mut [T],
+    (score, near): (&mut [T], &mut Vec<T>),
     tops: &mut [T],
     sums: &mut [T],
     acc: &mut [T],
@@ -378,12 +414,8 @@ fn step<T: Score>(
         row: row_step,
         column: q.steps[3] as i64,
     };
-    let right = Matrix {
-        data: k.data,
-        at: k.at([group.batch, kv, keys.lo, d.lo]),
-        row: k.steps[3] as i64,
-        column: k.steps[2] as i64,
-    };
+    let right = k.rows([group.batch, kv], keys, d, near);
+    let right = Matrix { row: right.column, column: right.row, ..right };
     let mut scores = MatrixMut { data: &mut *score, at: 0, row: KEYS as i64, column: 1 };
     product([rows, n, d.len()], left, right, &mut scores, false);
     let scale = T::from_f64(a.scale());
@@ -435,10 +467,9 @@ fn step<T: Score>(
         }
         tops[row] = top;
     }
-    let first = v.at([group.batch, kv, keys.lo, e.lo]);
-    let values = Matrix { data: v.data, at: first, row: v.steps[2] as i64, column: v.steps[3] as i64 };
+    let values = v.rows([group.batch, kv], keys, e, near);
     // A key that a query does not see adds nothing, whatever its value holds: 0 times infinity would.
-    let value_row = |key: usize| &v.data[first as usize + key * v.steps[2]..][..wide];
+    let value_row = |key: usize| &values.data[(values.at + key as i64 * values.row) as usize..][..wide];
     let finite = |key: usize| value_row(key).iter().all(|&x| Into::<f64>::into(x).is_finite());
     if !hidden || (0..n).all(finite) {
         let weights = Matrix { data: &*score, at: 0, row: KEYS as i64, column: 1 };

@@ -13,7 +13,7 @@ use crate::cpu::gemm::Matrix;
 use crate::cpu::packed::{Left, group, width};
 use crate::cpu::short::{self, PAIR, halves};
 use crate::cpu::split::{Class, STEP, Side, THIRDS, thirds, tiles};
-use crate::cpu::tiles::{RESULT, SIDE, Tile, Unit, available, transpose};
+use crate::cpu::tiles::{RESULT, SIDE, Tile, Unit, available, multiply_halves, transpose};
 use crate::cpu::{math, rows};
 use bytemuck::cast_slice;
 use ein_ir::region::Interval;
@@ -133,7 +133,7 @@ impl Flash {
         t: Interval,
         [d, e]: [Interval; 2],
     ) -> bool {
-        if !available() || width() != RESULT {
+        if !multiply_halves() || width() != RESULT {
             return false;
         }
         let pack = |list: &mut Vec<Tile>, [m, k]: [usize; 2], from| {
@@ -163,7 +163,11 @@ impl Flash {
         limits: &Limits<'_>,
     ) -> Option<Rows<'_>> {
         let (wide, count) = (width(), queries.len());
-        let unit = if self.way == Way::Packed { None } else { Unit::open() };
+        let unit = match self.way {
+            Way::Packed => None,
+            Way::Thirds(_) => Unit::open(),
+            Way::Whole => Unit::of_halves(),
+        };
         let (group, deep) = if unit.is_some() { (STEP, e.next_multiple_of(RESULT)) } else { (group(), e) };
         let all = count.next_multiple_of(wide);
         match (self.way, q) {
@@ -254,7 +258,7 @@ impl Flash {
             let queries: &[u16] = cast_slice(&parts.queries[panel * each..][..each]);
             let blocks = parts.keys[keys.start / RESULT * each..].chunks_exact(each);
             for (scores, keys) in scores.chunks_exact_mut(RESULT * wide).zip(blocks) {
-                unit.whole(keys, queries, scores, wide, false, &[]);
+                unit.whole(RESULT, keys, queries, scores, wide, false, &[]);
             }
             // Scaled queries would be rounded.
             wide!({
@@ -307,8 +311,8 @@ impl Flash {
             halves(scores, high, low);
             for (acc, values) in acc.chunks_exact_mut(RESULT * wide).zip(parts.values.chunks_exact(all)) {
                 let values = &values[keys.start / STEP * PAIR..][..count];
-                unit.whole(values, cast_slice(low), acc, wide, true, &[]);
-                unit.whole(values, cast_slice(high), acc, wide, true, &[]);
+                unit.whole(RESULT, values, cast_slice(low), acc, wide, true, &[]);
+                unit.whole(RESULT, values, cast_slice(high), acc, wide, true, &[]);
             }
             return true;
         }

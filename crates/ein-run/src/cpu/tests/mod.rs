@@ -155,11 +155,15 @@ pub(super) fn tolerance(dtype: DType) -> f64 {
 }
 
 pub(super) fn assert_near(what: &str, got: &[Dense], expected: &[Dense], exact: bool) {
+    assert_within(what, got, expected, |dtype| if exact { 0.0 } else { tolerance(dtype) });
+}
+
+fn assert_within(what: &str, got: &[Dense], expected: &[Dense], tolerance: impl Fn(DType) -> f64) {
     assert_eq!(got.len(), expected.len(), "{what}: fields");
     for (n, (got, expected)) in got.iter().zip(expected).enumerate() {
         assert_eq!(got.ty(), expected.ty(), "{what}: field {n}");
         let largest = expected.to_f64().into_iter().filter(|v| v.is_finite()).fold(1.0f64, |a, v| a.max(v.abs()));
-        let bound = if exact { 0.0 } else { tolerance(got.dtype()) * largest };
+        let bound = tolerance(got.dtype()) * largest;
         let apart = got.max_abs_difference(expected);
         assert!(apart <= bound, "{what}: field {n} is {apart:e} off, not {bound:e}\n{got:?}\n{expected:?}");
     }
@@ -175,6 +179,19 @@ pub(super) fn check(
     form: &Form,
     finish: bool,
     exact: bool,
+) {
+    check_within(what, rng, op, whole, labels, (form, finish), |dtype| if exact { 0.0 } else { tolerance(dtype) });
+}
+
+/// The same, results being so far from the reference at most, relative to the largest.
+pub(super) fn check_within(
+    what: &str,
+    rng: &mut Rng,
+    op: &Op,
+    whole: &[Dense],
+    labels: &Region,
+    (form, finish): (&Form, bool),
+    tolerance: impl Fn(DType) -> f64,
 ) {
     let dtypes: Vec<DType> = whole.iter().map(Dense::dtype).collect();
     let spec = op.spec(&dtypes).expect("it computes");
@@ -195,5 +212,5 @@ pub(super) fn check(
         .collect();
     let expected = reference::block(op, labels, &given, form, finish).expect("the reference agrees to it");
     let got = run(op, labels, &operands, form, finish).unwrap_or_else(|e| panic!("{what}: {e}"));
-    assert_near(&format!("{what} over {labels}"), &got, &expected, exact);
+    assert_within(&format!("{what} over {labels}"), &got, &expected, tolerance);
 }
