@@ -1,5 +1,5 @@
-//! A run that is not the first allocates nothing where it only moves values, and nothing that grows with them where it
-//! computes.
+//! A run that is not the first allocates nothing where it moves values or computes a kernel, and nothing that grows with
+//! them where it computes an einsum.
 
 mod common;
 
@@ -19,8 +19,11 @@ static COUNTING: dhat::Alloc = dhat::Alloc;
 
 const F: DType = DType::F32;
 
-/// What a run may allocate for the shapes of what it does, whatever the sizes.
-const SHAPES: u64 = 12 << 10;
+/// What a run may allocate for the shapes of an einsum, whatever the sizes.
+const SHAPES: u64 = 4 << 10;
+
+/// What the library of products may ask for, where there are no tile registers: memory for its factors, as its caches say.
+const LIBRARY: u64 = 4 << 20;
 
 /// Every device holds a row of `x`, hands it on to the next so many times, and then it is handed out.
 fn handed_on(devices: usize, rounds: usize, columns: usize) -> TaskGraph {
@@ -147,6 +150,12 @@ fn later_runs_allocate_nothing() {
     for ((name, few), (_, many)) in few.iter().zip(&many) {
         let found = [few, many].map(|lines| bytes_of_a_run(lines));
         println!("{name}: {found:?}");
-        assert!(found[1] <= SHAPES && found[1] <= found[0] + 1024, "{name}: {found:?} bytes in later runs");
+        match *name {
+            "map" | "sum of rows" | "largest of columns" | "moments" => {
+                assert!(found[1] <= SHAPES && found[1] <= found[0] + 1024, "{name}: {found:?} bytes in later runs");
+            }
+            "product" => assert!(found[1] <= LIBRARY, "{name}: {found:?} bytes in later runs"),
+            _ => assert_eq!(found, [0, 0], "{name}: bytes in later runs"),
+        }
     }
 }

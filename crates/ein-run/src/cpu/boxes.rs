@@ -1,8 +1,9 @@
 //! Copies of boxes: bytes from one strided place to another.
 
+use super::strided::{Few, shape, strides};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use ein_ir::monoid::{Field, Form};
-use ein_ir::region::{Region, strides};
+use ein_ir::region::Region;
 use std::ops::Range;
 
 /// One loop of a copy: how often, and how many elements further on either side.
@@ -22,7 +23,7 @@ pub struct BoxCopy {
     at: i64,
     into: i64,
     /// Outermost first; `None` where nothing is copied.
-    loops: Option<Vec<Loop>>,
+    loops: Option<Few<Loop>>,
     element: usize,
 }
 
@@ -30,8 +31,8 @@ impl BoxCopy {
     /// Of `region` out of the box `from` into the box `to`, both row-major, of elements of `element` bytes. All in the
     /// same coordinates; `region` lies in both.
     pub fn new(from: &Region, to: &Region, region: &Region, element: usize) -> Self {
-        let (from_steps, to_steps) = (strides(&from.shape()), strides(&to.shape()));
-        let mut loops = Vec::with_capacity(region.rank());
+        let (from_steps, to_steps) = (strides(&shape(&from.0)), strides(&shape(&to.0)));
+        let mut loops = Few::new();
         let (mut at, mut into) = (0, 0);
         for axis in 0..region.rank() {
             let i = region.0[axis];
@@ -44,6 +45,13 @@ impl BoxCopy {
         }
         merge(&mut loops);
         Self { at: at as i64, into: into as i64, loops: Some(loops), element }
+    }
+
+    /// Of elements of `element` bytes by nested loops, outermost first, from element `at` to element `into`.
+    pub(crate) fn along(at: i64, into: i64, mut loops: Few<Loop>, element: usize) -> Self {
+        let any = loops.iter().all(|l| l.extent > 0);
+        merge(&mut loops);
+        Self { at, into, loops: any.then_some(loops), element }
     }
 
     /// The first element in the source, where those that are copied lie side by side in both, as many as there are.
@@ -98,16 +106,6 @@ pub fn copy_fields(form: &Form, source: &[u8], from: &Region, target: &mut [u8],
     FieldsCopy::new(form, from, to, region).run(source, target);
 }
 
-/// Copies elements of `element` bytes by nested loops, outermost first, from element `at` to element
-/// `into`. Source and target are aligned to the element.
-pub fn copy(source: &[u8], at: i64, target: &mut [u8], into: i64, mut loops: Vec<Loop>, element: usize) {
-    if loops.iter().any(|l| l.extent == 0) {
-        return;
-    }
-    merge(&mut loops);
-    of_size(source, at, target, into, &loops, element);
-}
-
 fn of_size(source: &[u8], at: i64, target: &mut [u8], into: i64, loops: &[Loop], element: usize) {
     match element {
         1 => nest(source, at, target, into, loops),
@@ -119,7 +117,7 @@ fn of_size(source: &[u8], at: i64, target: &mut [u8], into: i64, loops: &[Loop],
 }
 
 /// Drops loops of one round and joins neighbours that walk on as one.
-fn merge(loops: &mut Vec<Loop>) {
+fn merge(loops: &mut Few<Loop>) {
     loops.retain(|l| l.extent != 1);
     let mut at = loops.len();
     while at > 1 {
@@ -199,9 +197,9 @@ mod tests {
     fn loops_join_where_they_walk_on() {
         let l = |extent, from, to| Loop { extent, from, to };
         let check = |before: &[Loop], after: &[Loop]| {
-            let mut loops = before.to_vec();
+            let mut loops = Few::from_slice(before);
             merge(&mut loops);
-            assert_eq!(loops, after);
+            assert_eq!(&loops[..], after);
         };
         check(&[l(2, 12, 12), l(3, 4, 4), l(4, 1, 1)], &[l(24, 1, 1)]);
         check(&[l(2, 12, 12), l(1, 7, 9), l(3, 4, 4), l(4, 1, 2)], &[l(6, 4, 4), l(4, 1, 2)]);
@@ -214,11 +212,11 @@ mod tests {
         let (rows, columns) = (37, 21);
         let source: Vec<u32> = (0..rows * columns).collect();
         let mut target = vec![0u32; source.len()];
-        let loops = vec![
+        let loops = Few::from_slice(&[
             Loop { extent: columns as usize, from: 1, to: rows as i64 },
             Loop { extent: rows as usize, from: columns as i64, to: 1 },
-        ];
-        copy(cast_slice(&source), 0, cast_slice_mut(&mut target), 0, loops, 4);
+        ]);
+        BoxCopy::along(0, 0, loops, 4).run(cast_slice(&source), cast_slice_mut(&mut target));
         let expected: Vec<u32> = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c)).collect();
         assert_eq!(target, expected);
     }

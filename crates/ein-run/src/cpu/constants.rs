@@ -2,7 +2,7 @@
 //! the same in every run, so they are made when a row is made ready, and rows that need the same share them.
 
 use super::hoist::{Table, dependence, fill, outermost, take_out, worth};
-use super::strided::Strided;
+use super::strided::{Few, Strided};
 use crate::error::Cause;
 use ein_ir::expr::{Binary, Expr, Row, Unary};
 use ein_ir::region::{Interval, Region, strides};
@@ -96,7 +96,7 @@ impl Constants {
                 }
                 base += (label.lo as i64 - own.lo as i64) * step;
             }
-            Ok((&*table.values, Strided { base, steps: table.steps.clone() }))
+            Ok((&*table.values, Strided { base, steps: Few::from_slice(&table.steps) }))
         })
     }
 }
@@ -150,7 +150,7 @@ mod tests {
         assert!(found.len() == 5 && found.iter().enumerate().all(near), "{found:?}");
         // A part of the block reads its own part.
         let part = second.operands(&Region::of(&[(7, 9), (6, 8)])).next().expect("one").expect("it is in the block");
-        assert_eq!(part.1, Strided { base: 2, steps: vec![0, 1] });
+        assert_eq!(part.1, Strided { base: 2, steps: Few::from_slice(&[0, 1]) });
         assert!(second.operands(&Region::of(&[(7, 9), (6, 10)])).next().expect("one").is_err());
     }
 

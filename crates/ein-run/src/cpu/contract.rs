@@ -9,7 +9,7 @@ use super::packed;
 use super::piece::{Elements, Piece, PieceMut};
 use super::short::{self, Right};
 use super::sinks::{Places, Rounded, Tiles, Use, Used};
-use super::strided::{Odometer, Strided};
+use super::strided::{Few, Odometer, Strided, shape};
 use super::widen::multiply;
 use super::{Scratch, tiles};
 use crate::error::Cause;
@@ -51,9 +51,9 @@ pub(super) struct Products {
     pub(super) n: Dim,
     pub(super) k: Dim,
     /// Loops over different results.
-    pub(super) free: Vec<Dim>,
+    pub(super) free: Few<Dim>,
     /// Loops that add to one result.
-    pub(super) folded: Vec<Dim>,
+    pub(super) folded: Few<Dim>,
 }
 
 /// Products in place, of gathered matrices, or with a packed right factor.
@@ -68,7 +68,7 @@ pub(super) enum Way {
 struct Loops {
     /// What is multiplied in.
     wide: DType,
-    dims: Vec<Dim>,
+    dims: Few<Dim>,
     /// Where the operands begin.
     operands: [Strided; 2],
     /// Where the result begins.
@@ -87,7 +87,7 @@ fn loops(e: &Einsum, labels: &Region, operands: [&Region; 2], result: &Region) -
     let a = Strided::operand(&left.axes, labels, operands[0])?;
     let b = Strided::operand(&right.axes, labels, operands[1])?;
     let out = Strided::result(e.rank, labels, result)?;
-    let dims: Vec<Dim> = (0..labels.rank())
+    let dims: Few<Dim> = (0..labels.rank())
         .map(|l| Dim { extent: labels.0[l].len(), left: a.steps[l], right: b.steps[l], out: out.steps[l] })
         .collect();
     Ok(Some(Loops { wide, dims, operands: [a, b], into: out.base }))
@@ -96,7 +96,7 @@ fn loops(e: &Einsum, labels: &Region, operands: [&Region; 2], result: &Region) -
 impl Loops {
     /// The products as one, factor `n` of two being the right one.
     fn grid(&self, n: usize) -> Option<Grid> {
-        if n == 1 { Grid::of(&self.dims) } else { Grid::of(&self.dims.iter().map(|d| d.swap()).collect::<Vec<_>>()) }
+        if n == 1 { Grid::of(&self.dims) } else { Grid::of(&self.dims.iter().map(|d| d.swap()).collect::<Few<_>>()) }
     }
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn contract(
         return Ok(true);
     }
     let (a, b) = ((left.elements(0), &a), (right.elements(0), &b));
-    let extents = labels.shape();
+    let extents = shape(&labels.0);
     if wide == DType::F64 {
         multiply::<f64>(&way, &extents, a, b, (into, result), &mut scratch.f64, lines);
     } else {
@@ -201,7 +201,7 @@ fn in_tiles(
             let turned = p.n.step() != 1 && p.m.step() == 1;
             let (p, a, b) = if turned { (p.clone().swap(), b, a) } else { (p.clone(), a, b) };
             let grid = Grid::one([p.m, p.n, p.k]);
-            let mut free = Odometer::new(p.free.iter().map(|d| d.extent).collect());
+            let mut free = Odometer::new(p.free.iter().map(|d| d.extent));
             loop {
                 let (mut left, mut right, mut into) = (a.1, b.1, into);
                 for (d, &at) in p.free.iter().zip(free.at()) {
@@ -333,14 +333,14 @@ fn factors(join: &Expr) -> Option<DType> {
 impl Products {
     /// The same with the factors in each other's places.
     fn swap(self) -> Self {
-        let all = |dims: Vec<Dim>| dims.into_iter().map(Dim::swap).collect();
+        let all = |dims: Few<Dim>| dims.into_iter().map(Dim::swap).collect();
         Self { m: self.n.swap(), n: self.m.swap(), k: self.k.swap(), free: all(self.free), folded: all(self.folded) }
     }
 }
 
 /// Finds the matrices; `None` where a product is not worth its call.
 fn classify(dims: &[Dim]) -> Option<Products> {
-    let (mut m, mut n, mut k, mut free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut m, mut n, mut k, mut free) = (Few::new(), Few::new(), Few::new(), Few::new());
     for &d in dims.iter().filter(|d| d.extent != 1) {
         match (d.out != 0, d.left != 0, d.right != 0) {
             (false, _, _) => k.push(d),
@@ -350,7 +350,7 @@ fn classify(dims: &[Dim]) -> Option<Products> {
         }
     }
     let one = Dim { extent: 1, left: 0, right: 0, out: 0 };
-    let largest = |dims: &mut Vec<Dim>| {
+    let largest = |dims: &mut Few<Dim>| {
         merge(dims);
         let best = (0..dims.len()).max_by_key(|&n| (dims[n].extent, std::cmp::Reverse(n)));
         best.map_or(one, |n| dims.remove(n))
@@ -367,14 +367,14 @@ fn classify(dims: &[Dim]) -> Option<Products> {
 }
 
 /// Joins dimensions that walk on as one in all three matrices.
-pub(super) fn merge(dims: &mut Vec<Dim>) {
+pub(super) fn merge(dims: &mut Few<Dim>) {
     let joins = |o: &Dim, i: &Dim| {
         let rounds = i.extent as i64;
         o.left == i.left * rounds && o.right == i.right * rounds && o.out == i.out * rounds
     };
-    let pair = |dims: &Vec<Dim>| {
-        let all = (0..dims.len()).flat_map(|o| (0..dims.len()).map(move |i| (o, i)));
-        all.into_iter().find(|&(o, i)| o != i && joins(&dims[o], &dims[i]))
+    let pair = |dims: &[Dim]| {
+        let mut all = (0..dims.len()).flat_map(|o| (0..dims.len()).map(move |i| (o, i)));
+        all.find(|&(o, i)| o != i && joins(&dims[o], &dims[i]))
     };
     while let Some((o, i)) = pair(dims) {
         dims[o] = Dim { extent: dims[o].extent * dims[i].extent, ..dims[i] };

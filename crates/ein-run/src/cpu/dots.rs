@@ -146,13 +146,14 @@ mod tests {
     use bytemuck::cast_slice;
     use half::bf16;
 
+    const STEPS: usize = 3;
+
     #[test]
     fn some_rows_are_done_and_others_left() {
         if !available() {
             println!("skipped: this processor has no products of pairs (AVX512-BF16), or slow ones");
             return;
         }
-        const STEPS: usize = 3;
         let value = |n: usize| ((n * 7919) % 13) as f32 - 6.0;
         let pair = |n: usize| {
             let bits = |n: usize| u32::from(bf16::from_f32(value(n)).to_bits());

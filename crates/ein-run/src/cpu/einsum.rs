@@ -11,7 +11,7 @@ use super::lanes::{Axis, BLOCK, Lane, Lanes, Values, ValuesMut, shift};
 use super::piece::{Elements, Piece, PieceMut};
 use super::rows::cast;
 use super::state::{State, store};
-use super::strided::{Odometer, Strided};
+use super::strided::{Few, Odometer, Strided};
 use crate::error::Cause;
 use bytemuck::cast_slice_mut;
 use ein_ir::dtype::DType;
@@ -82,7 +82,7 @@ pub(crate) fn einsum(
         join = &hoisted.join;
         for (table, steps) in &hoisted.tables {
             pieces.push(table.elements());
-            strided.push(Strided { base: 0, steps: steps.clone() });
+            strided.push(Strided { base: 0, steps: Few::from_slice(steps) });
         }
     }
     let into = Strided::result(e.rank, labels, result.region)?;
@@ -223,7 +223,6 @@ impl<'a> Job<'a> {
         let outputs = lanes.volume();
         let steps = self.steps(folded);
         let points: usize = folded.iter().map(|a| a.extent).product();
-        let extents: Vec<usize> = folded.iter().map(|a| a.extent).collect();
         let mut base = self.base.clone();
         let mut value = Lane::new(self.target);
         let same = self.same();
@@ -233,7 +232,7 @@ impl<'a> Job<'a> {
             lanes.advance(n);
             self.state.start(n, points);
             for pass in 0..self.state.passes() {
-                let mut odometer = Odometer::new(extents.clone());
+                let mut odometer = Odometer::new(folded.iter().map(|a| a.extent));
                 loop {
                     shift(&self.base, &steps, odometer.at(), &mut base);
                     self.set_indices(folded, odometer.at());
@@ -260,7 +259,7 @@ impl<'a> Job<'a> {
         let mut lanes = self.lanes(folded);
         let points = lanes.volume();
         let steps = self.steps(free);
-        let mut outer = Odometer::new(free.iter().map(|a| a.extent).collect());
+        let mut outer = Odometer::new(free.iter().map(|a| a.extent));
         let mut base = self.base.clone();
         let mut value = Lane::new(self.target);
         let mut row = self.state.fresh();

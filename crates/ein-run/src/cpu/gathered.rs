@@ -7,7 +7,7 @@
 
 use super::contract::Dim;
 use super::gemm::{self, Matrix, MatrixMut};
-use super::strided::Odometer;
+use super::strided::{Few, Odometer};
 use super::widen::Wide;
 
 /// Products of this many multiplications run fast as they stand.
@@ -21,12 +21,12 @@ const PANEL: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gathered {
     /// Rows, outermost first; in the result they are one step apart.
-    m: Vec<Dim>,
+    m: Few<Dim>,
     /// Columns, likewise.
-    n: Vec<Dim>,
+    n: Few<Dim>,
     /// The inner extent.
-    k: Vec<Dim>,
-    free: Vec<Dim>,
+    k: Few<Dim>,
+    free: Few<Dim>,
     /// Whether the factors have changed places, and rows and columns with them.
     swapped: bool,
 }
@@ -42,9 +42,9 @@ fn single(dims: &[Dim], step: fn(&Dim) -> i64) -> Option<i64> {
 }
 
 /// Takes out those dims that are the most results one step apart, outermost first.
-fn chain(dims: &mut Vec<Dim>) -> Vec<Dim> {
+fn chain(dims: &mut Few<Dim>) -> Few<Dim> {
     let from = |start: usize| {
-        let mut taken = vec![start];
+        let mut taken: Few<usize> = Few::from_elem(start, 1);
         let mut next = dims[start].out * dims[start].extent as i64;
         while let Some(n) = (0..dims.len()).find(|n| !taken.contains(n) && dims[*n].out == next) {
             next = dims[n].out * dims[n].extent as i64;
@@ -53,7 +53,7 @@ fn chain(dims: &mut Vec<Dim>) -> Vec<Dim> {
         taken
     };
     let all = (0..dims.len()).map(from);
-    let count = |taken: &Vec<usize>| taken.iter().map(|&n| dims[n].extent).product::<usize>();
+    let count = |taken: &[usize]| taken.iter().map(|&n| dims[n].extent).product::<usize>();
     let mut taken = all.max_by_key(|t| (count(t), std::cmp::Reverse(t[0]))).unwrap_or_default();
     taken.reverse();
     let chain = taken.iter().map(|&n| dims[n]).collect();
@@ -68,7 +68,7 @@ pub(super) fn gathered(dims: &[Dim], calls: usize, size: usize) -> Option<Gather
     if calls <= 1 || size >= LARGE {
         return None;
     }
-    let (mut m, mut n, mut k, mut free) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut m, mut n, mut k, mut free) = (Few::new(), Few::new(), Few::new(), Few::new());
     for &d in dims.iter().filter(|d| d.extent != 1) {
         match (d.out != 0, d.left != 0, d.right != 0) {
             (false, _, _) => k.push(d),
@@ -99,7 +99,7 @@ pub(super) fn gathered(dims: &[Dim], calls: usize, size: usize) -> Option<Gather
 impl Gathered {
     /// The same with the factors in each other's places.
     fn swap(self) -> Self {
-        let all = |dims: Vec<Dim>| dims.into_iter().map(|d| Dim { left: d.right, right: d.left, ..d }).collect();
+        let all = |dims: Few<Dim>| dims.into_iter().map(|d| Dim { left: d.right, right: d.left, ..d }).collect();
         Self { m: all(self.n), n: all(self.m), k: all(self.k), free: all(self.free), swapped: !self.swapped }
     }
 
@@ -128,7 +128,7 @@ impl Gathered {
         // An extent of 1 has no step; any that tells elements apart will do.
         let into_step = |dims: &[Dim]| dims.last().map_or(1, |d| d.out);
         let (row, column) = (into_step(&self.m), into_step(&self.n));
-        let mut free = Odometer::new(self.free.iter().map(|d| d.extent).collect());
+        let mut free = Odometer::new(self.free.iter().map(|d| d.extent));
         let mut packed_at = None;
         loop {
             let (mut left, mut right, mut into) = (a_base, b_base, first_out);
@@ -177,8 +177,8 @@ fn gather<T: Wide>(
 ) {
     out.clear();
     out.reserve(extent(outer) * range.len());
-    let mut points = Odometer::new(outer.iter().map(|d| d.extent).collect());
-    let mut rows = Odometer::new(inner.iter().map(|d| d.extent).collect());
+    let mut points = Odometer::new(outer.iter().map(|d| d.extent));
+    let mut rows = Odometer::new(inner.iter().map(|d| d.extent));
     let step = inner.last().map_or(1, inner_step);
     loop {
         let start = base + points.at().iter().zip(outer).map(|(&at, d)| at as i64 * outer_step(d)).sum::<i64>();

@@ -4,7 +4,7 @@
 use super::contract::{Dim, merge};
 use super::gemm::Matrix;
 use super::lines::{Lines, Name};
-use super::strided::Odometer;
+use super::strided::{Few, Odometer};
 use bytemuck::{Pod, cast_slice_mut};
 use std::ops::Range;
 
@@ -12,20 +12,20 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     /// In the order in which the result has them.
-    rows: Vec<Dim>,
+    rows: Few<Dim>,
     /// In the order in which the right factor walks on through them as through one.
-    columns: Vec<Dim>,
+    columns: Few<Dim>,
     /// As the columns.
-    inner: Vec<Dim>,
+    inner: Few<Dim>,
     /// Steps of the right factor along the inner extent and columns.
     right: [i64; 2],
     /// Where rows and columns are in the result: extents and steps.
-    out: [Vec<(usize, i64)>; 2],
+    out: [Few<(usize, i64)>; 2],
 }
 
 /// Extents and steps by one of three, of loops that walk on as one joined.
-fn walk(dims: &[Dim], step: fn(&Dim) -> i64) -> Vec<(usize, i64)> {
-    let mut all: Vec<(usize, i64)> = Vec::new();
+fn walk(dims: &[Dim], step: fn(&Dim) -> i64) -> Few<(usize, i64)> {
+    let mut all: Few<(usize, i64)> = Few::new();
     for dim in dims {
         let (extent, own) = (dim.extent, step(dim));
         match all.last_mut() {
@@ -50,7 +50,7 @@ pub(super) fn place(walk: &[(usize, i64)], index: usize) -> i64 {
 impl Grid {
     /// All loops of a sum of products, as one product; `None` where the right factor is no single matrix.
     pub(super) fn of(dims: &[Dim]) -> Option<Self> {
-        let (mut rows, mut columns, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rows, mut columns, mut inner) = (Few::new(), Few::new(), Few::new());
         // Of loops of one turn, too: a part of a matrix is one.
         let mut right = [i64::MAX; 2];
         for &d in dims {
@@ -78,7 +78,7 @@ impl Grid {
             }
         }
         rows.sort_by_key(|d| std::cmp::Reverse(d.out));
-        let on = |list: &mut Vec<Dim>| {
+        let on = |list: &mut Few<Dim>| {
             list.sort_by_key(|d| std::cmp::Reverse(d.right));
             walk(list, |d| d.right).len() == 1
         };
@@ -87,10 +87,10 @@ impl Grid {
 
     /// Of one loop each.
     pub(super) fn one([m, n, k]: [Dim; 3]) -> Self {
-        Self::new(vec![m], vec![n], vec![k])
+        Self::new(Few::from_elem(m, 1), Few::from_elem(n, 1), Few::from_elem(k, 1))
     }
 
-    fn new(rows: Vec<Dim>, columns: Vec<Dim>, inner: Vec<Dim>) -> Self {
+    fn new(rows: Few<Dim>, columns: Few<Dim>, inner: Few<Dim>) -> Self {
         let right = [&inner, &columns].map(|list| list.last().map_or(1, |d| d.right));
         let out = [walk(&rows, |d| d.step()), walk(&columns, |d| d.step())];
         Self { rows, columns, inner, right, out }
@@ -120,7 +120,7 @@ impl Grid {
     }
 
     /// Where rows and columns are in the result: extents and steps, from which [`place`] says it.
-    pub(super) fn out(&self) -> &[Vec<(usize, i64)>; 2] {
+    pub(super) fn out(&self) -> &[Few<(usize, i64)>; 2] {
         &self.out
     }
 
@@ -148,7 +148,7 @@ impl Grid {
             return Matrix { data: out, at: 0, row: depth as i64, column: 1 };
         }
         let (Some(&(run, step)), outer) = (inner.last(), &inner[..inner.len() - 1]) else { unreachable!("a loop") };
-        let mut loops = Odometer::new(outer.iter().map(|d| d.0).collect());
+        let mut loops = Odometer::new(outer.iter().map(|d| d.0));
         for (row, line) in rows.zip(out.chunks_exact_mut(depth)) {
             let from = base + place(&starts, row);
             for part in line.chunks_exact_mut(run) {

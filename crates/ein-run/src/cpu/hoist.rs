@@ -220,6 +220,7 @@ pub(super) fn fill(e: &Expr, labels: &Region, own: &[usize], operands: &[Element
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::strided::Few;
     use ein_ir::expr::{Binary, Unary};
 
     #[test]
@@ -234,7 +235,10 @@ mod tests {
         let labels = Region::of(&[(3, 12), (4, 9)]);
         let (x, y) = (vec![1.0f32; 45], [0.5f32; 5]);
         let operands = [Elements::F32(&x), Elements::F32(&y)];
-        let strided = [Strided { base: 0, steps: vec![5, 1] }, Strided { base: 0, steps: vec![0, 1] }];
+        let strided = [
+            Strided { base: 0, steps: Few::from_slice(&[5, 1]) },
+            Strided { base: 0, steps: Few::from_slice(&[0, 1]) },
+        ];
         let found = hoist(&e, &labels, &operands, &strided).expect("the sine");
         assert_eq!((found.join.rows().len(), found.tables.len()), (3, 1));
         let (table, steps) = &found.tables[0];

@@ -15,7 +15,7 @@ use super::Scratch;
 use super::piece::{Piece, PieceMut};
 use crate::error::Cause;
 use ein_ir::kernel::Kernel;
-use ein_ir::region::Region;
+use ein_ir::region::{Interval, Region};
 
 /// What a kernel is called with.
 pub(crate) struct Call<'a> {
@@ -31,11 +31,13 @@ pub(crate) struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// Operand `n`, which must hold `needs`.
-    pub(crate) fn operand(&self, n: usize, needs: &Region) -> Result<Piece<'a>, Cause> {
+    pub(crate) fn operand(&self, n: usize, needs: &[Interval]) -> Result<Piece<'a>, Cause> {
         let piece = self.operands.get(n).copied().flatten();
         let piece = piece.ok_or_else(|| Cause::malformed(format!("operand {n} of `{}` is not given", self.name)))?;
         piece.dtype()?;
-        if piece.region.rank() != needs.rank() || !piece.region.contains(needs) {
+        let holds = || piece.region.0.iter().zip(needs).all(|(own, all)| own.contains(*all));
+        if piece.region.rank() != needs.len() || !(needs.iter().any(|i| i.is_empty()) || holds()) {
+            let needs = Region(needs.to_vec());
             let reason = format!("operand {n} of `{}` is stored as {}, {needs} is read", self.name, piece.region);
             return Err(Cause::malformed(reason));
         }

@@ -22,6 +22,7 @@ mod math;
 mod packed;
 pub(crate) mod packing;
 mod parts;
+mod paste;
 mod piece;
 mod rows;
 mod short;
@@ -51,8 +52,11 @@ use kernels::Call;
 use lines::Lines;
 use packing::Packing;
 use parts::Parts;
+use paste::Paste;
 use piece::{Piece, PieceMut};
 use std::ops::Range;
+use strided::Few;
+use view::View;
 
 /// A virtual device by itself: an arena, and rows that its own thread executes one after the other.
 ///
@@ -151,6 +155,15 @@ pub(crate) struct Prepared {
     tail: Option<Tail>,
     /// How several threads do a kernel's block.
     parts: Option<Parts>,
+    /// What is copied where it only copies.
+    copies: Copies,
+}
+
+/// What a row copies that computes nothing.
+enum Copies {
+    None,
+    View(View),
+    Paste(Paste),
 }
 
 impl Prepared {
@@ -160,9 +173,6 @@ impl Prepared {
         let packed: Vec<bool> = reads.map(|&r| packing.is_packed(r)).collect();
         let form = &graph.task(id).value.form;
         match &graph.task(id).verb {
-            Verb::View { op, .. } if !matches!(graph.ops[*op].op, Op::View(_)) => {
-                Err(Cause::malformed(format!("`{}` is not a view", graph.ops[*op].name)))
-            }
             Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
                 Err(Cause::malformed("this row moves data and is the executor's"))
             }
@@ -175,7 +185,7 @@ impl Prepared {
                     Op::Einsum(e) => Constants::of(&e.join, e.accesses.len(), labels, tables),
                     Op::Input(_) | Op::View(_) | Op::Kernel(_) => None,
                 };
-                Ok(Self { task: id, packed, constants, tail: None, parts })
+                Ok(Self { task: id, packed, constants, tail: None, parts, copies: Copies::None })
             }
             Verb::Fused { stages } => {
                 let (first, row) = (&stages[0], &graph.ops[stages[0].op]);
@@ -186,10 +196,11 @@ impl Prepared {
                     stages.iter().map(|s| Some((graph.ops[s.op].spec.as_ref()?, &s.labels))).collect();
                 let parts = specs.and_then(|specs| Parts::of(&specs, form, graph.devices, &quantum));
                 let tail = Some(Tail::new(graph, stages, tables)?);
-                Ok(Self { task: id, packed, constants: None, tail, parts })
+                Ok(Self { task: id, packed, constants: None, tail, parts, copies: Copies::None })
             }
             Verb::View { .. } | Verb::Cut | Verb::Fold { .. } | Verb::Paste => {
-                Ok(Self { task: id, packed, constants: None, tail: None, parts: None })
+                let copies = copies(graph, graph.task(id))?;
+                Ok(Self { task: id, packed, constants: None, tail: None, parts: None, copies })
             }
         }
     }
@@ -204,8 +215,12 @@ impl Prepared {
         team: Team<'_>,
     ) -> Result<(), Cause> {
         let task = graph.task(self.task);
+        if let Copies::Paste(paste) = &self.copies {
+            paste.run(reads, own);
+            return Ok(());
+        }
         let values = lent(graph, task).map(|t| &t.value);
-        let pieces: Vec<Piece<'_>> = values
+        let pieces: Few<Piece<'_>> = values
             .zip(reads)
             .zip(&self.packed)
             .map(|((v, bytes), &packed)| Piece::new(&v.region, &v.form, bytes).packed(packed))
@@ -224,23 +239,17 @@ impl Prepared {
                 let labels: Vec<Region> = stages.iter().map(|s| s.labels.clone()).collect();
                 self.block(graph, &labels, &pieces, &mut result, scratch)
             }
-            // What is left in its memory it shows as it lies.
-            Verb::View { .. } if task.reads.iter().any(|&r| graph.task(r).within.is_some()) => Ok(()),
-            Verb::View { op, inputs } => {
-                let row = &graph.ops[*op];
-                let Op::View(v) = &row.op else { unreachable!("it was made ready") };
-                let shapes: Vec<&[usize]> = row.operands.iter().map(|t| t.shape.as_slice()).collect();
-                let pieces: Vec<(usize, Piece<'_>)> = inputs.iter().copied().zip(pieces).collect();
-                view::view(v, &shapes, &pieces, &mut result)
-            }
-            Verb::Cut | Verb::Paste => {
-                let there = task.reads.iter().map(|r| graph.task(*r)).filter(|t| t.within.is_some());
-                paste(&pieces, there.map(|t| t.value.region.volume()).sum(), &mut result)
-            }
+            Verb::View { .. } => match &self.copies {
+                Copies::View(view) => view.run(&pieces, &mut result),
+                Copies::Paste(_) | Copies::None => Ok(()),
+            },
             Verb::Fold { monoid, finish } => fold::fold(*monoid, *finish, &pieces, &mut result),
-            Verb::Feed { .. } | Verb::Send { .. } | Verb::Receive { .. } | Verb::Output { .. } => {
-                unreachable!("it was made ready")
-            }
+            Verb::Cut
+            | Verb::Paste
+            | Verb::Feed { .. }
+            | Verb::Send { .. }
+            | Verb::Receive { .. }
+            | Verb::Output { .. } => unreachable!("it was made ready"),
         }
     }
 }
@@ -257,7 +266,7 @@ impl Prepared {
     ) -> Result<(), Cause> {
         match &graph.task(self.task).verb {
             Verb::Kernel { op, finish, operands, .. } => {
-                let operands: Vec<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
+                let operands: Few<Option<Piece<'_>>> = operands.iter().map(|n| n.map(|n| pieces[n])).collect();
                 kernel(&graph.ops[*op], self.constants.as_ref(), &labels[0], *finish, &operands, result, scratch)
             }
             Verb::Fused { stages } => {
@@ -302,23 +311,24 @@ fn kernel(
     }
 }
 
-/// Copies what each piece has of the result, field by field; `there` elements are there.
-fn paste(pieces: &[Piece<'_>], there: usize, result: &mut PieceMut<'_>) -> Result<(), Cause> {
-    let form = result.form;
-    let covered: usize = there + pieces.iter().map(|p| p.region.overlap(result.region)).sum::<usize>();
-    if covered != result.region.volume() {
-        return Err(Cause::malformed(format!("{covered} elements of {} are given", result.region)));
-    }
-    for piece in pieces {
-        if piece.form != form {
-            return Err(Cause::malformed("pieces of one value are stored in different forms"));
+/// What a view, a cut or a paste copies; nothing of what was left in its memory, which it shows as it lies.
+fn copies(graph: &TaskGraph, task: &Task) -> Result<Copies, Cause> {
+    let there = task.reads.iter().map(|&r| graph.task(r)).filter(|t| t.within.is_some());
+    let Value { region, form, .. } = &task.value;
+    match &task.verb {
+        Verb::View { op, inputs } if there.clone().next().is_none() => {
+            let row = &graph.ops[*op];
+            let Op::View(view) = &row.op else { return Err(Cause::malformed(format!("`{}` is not a view", row.name))) };
+            let shapes: Vec<&[usize]> = row.operands.iter().map(|t| t.shape.as_slice()).collect();
+            let lent = inputs.iter().zip(lent(graph, task));
+            let pieces: Vec<_> = lent.map(|(&input, t)| (input, &t.value.region, &t.value.form)).collect();
+            Ok(Copies::View(View::new(view, &shapes, &pieces, region, form)?))
         }
-        let Some(both) = piece.region.intersect(result.region) else { continue };
-        for (n, field) in form.fields.iter().enumerate() {
-            let (from, to, both) =
-                (piece.region.project(&field.axes), result.region.project(&field.axes), both.project(&field.axes));
-            boxes::copy_region(piece.bytes(n), &from, result.bytes(n), &to, &both, field.dtype.bytes());
+        Verb::Cut | Verb::Paste => {
+            let pieces: Vec<_> = lent(graph, task).map(|t| (&t.value.region, &t.value.form)).collect();
+            let there = there.map(|t| t.value.region.volume()).sum();
+            Ok(Copies::Paste(Paste::new(&pieces, there, region, form)?))
         }
+        _ => Ok(Copies::None),
     }
-    Ok(())
 }

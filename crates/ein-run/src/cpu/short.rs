@@ -230,7 +230,7 @@ pub(crate) fn product(
                     }
                     let out = &mut tile[first * apart + start..];
                     in_room(out, apart, [here, wide], add, |out, apart| {
-                        unit.whole(here, left, right, out, apart, add, next)
+                        unit.whole(here, left, right, out, apart, add, next);
                     });
                 }
             }

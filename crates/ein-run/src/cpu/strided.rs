@@ -2,13 +2,36 @@
 
 use crate::error::Cause;
 use ein_ir::einsum::Affine;
-use ein_ir::region::{Region, strides};
+use ein_ir::region::{Interval, Region};
+use smallvec::SmallVec;
+
+/// A list with an entry for each of some axes or loops: of up to eight no memory is asked for while a run goes on.
+pub(crate) type Few<T> = SmallVec<[T; 8]>;
+
+/// The shape of a box.
+pub(crate) fn shape(region: &[Interval]) -> Few<usize> {
+    region.iter().map(|i| i.len()).collect()
+}
+
+/// Where a point lies among the elements of a box that is stored with these steps.
+pub(crate) fn offset(point: &[usize], region: &[Interval], steps: &[usize]) -> usize {
+    point.iter().zip(region).zip(steps).map(|((p, i), step)| (p - i.lo) * step).sum()
+}
+
+/// Row-major steps, in elements, of a shape.
+pub(crate) fn strides(shape: &[usize]) -> Few<usize> {
+    let mut steps = Few::from_elem(1, shape.len());
+    for axis in (1..shape.len()).rev() {
+        steps[axis - 1] = steps[axis] * shape[axis];
+    }
+    steps
+}
 
 /// Where element `labels` of an operand lies: `base + sum of steps[l] * (labels[l] - lo[l])`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Strided {
     pub(crate) base: i64,
-    pub(crate) steps: Vec<i64>,
+    pub(crate) steps: Few<i64>,
 }
 
 impl Strided {
@@ -18,8 +41,9 @@ impl Strided {
         if piece.rank() != rank {
             return Err(Cause::malformed(format!("an operand of rank {rank} is stored as {piece}")));
         }
-        let mut s = Self { base: 0, steps: vec![0; labels.rank()] };
-        for (axis, step) in axes.iter().zip(strides(&piece.shape())).enumerate().map(|(n, (a, s))| (n, (a, s as i64))) {
+        let mut s = Self { base: 0, steps: Few::from_elem(0, labels.rank()) };
+        for (axis, step) in axes.iter().zip(strides(&shape(&piece.0))).enumerate().map(|(n, (a, s))| (n, (a, s as i64)))
+        {
             let (index, stride) = step;
             s.base += (index.offset - piece.0[axis].lo as i64) * stride;
             for &(label, scale) in &index.terms {
@@ -42,8 +66,7 @@ impl Strided {
         if piece.rank() < rank || !own.iter().zip(&piece.0).all(|(own, all)| own.is_empty() || all.contains(*own)) {
             return Err(Cause::malformed(format!("the block {labels} is stored as {piece}")));
         }
-        let shape: Vec<usize> = piece.0[..rank].iter().map(|i| i.len()).collect();
-        let mut steps: Vec<i64> = strides(&shape).iter().map(|&s| s as i64).collect();
+        let mut steps: Few<i64> = strides(&shape(&piece.0[..rank])).iter().map(|&s| s as i64).collect();
         let base =
             own.iter().zip(&piece.0).zip(&steps).map(|((own, all), s)| (own.lo as i64 - all.lo as i64) * s).sum();
         steps.resize(labels.rank(), 0);
@@ -65,13 +88,15 @@ impl Strided {
 /// Walks a space of loops in row-major order, last loop fastest.
 #[derive(Clone, Debug)]
 pub(crate) struct Odometer {
-    extents: Vec<usize>,
-    at: Vec<usize>,
+    extents: Few<usize>,
+    at: Few<usize>,
 }
 
 impl Odometer {
-    pub(crate) fn new(extents: Vec<usize>) -> Self {
-        let at = vec![0; extents.len()];
+    /// Of so many turns each, outermost first.
+    pub(crate) fn new(extents: impl IntoIterator<Item = usize>) -> Self {
+        let extents: Few<usize> = extents.into_iter().collect();
+        let at = Few::from_elem(0, extents.len());
         Self { extents, at }
     }
 

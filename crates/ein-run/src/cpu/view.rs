@@ -1,58 +1,90 @@
 //! Views: copies along the straight lines that a view names, or along runs of a reshape.
 
-use super::boxes::{self, Loop};
+use super::boxes::{BoxCopy, Loop};
 use super::convert;
 use super::piece::{Piece, PieceMut};
-use super::strided::Odometer;
+use super::strided::{Few, Odometer, shape, strides};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
-use ein_ir::region::{Region, strides};
+use ein_ir::monoid::Form;
+use ein_ir::region::Region;
 use ein_ir::scalar::Scalar;
-use ein_ir::view::{Line, View};
+use ein_ir::view::{self, Line};
 
-/// The box `result` of a view from boxes of its inputs, whose whole shapes are `inputs`.
-pub(crate) fn view(
-    view: &View,
-    inputs: &[&[usize]],
-    pieces: &[(usize, Piece<'_>)],
-    result: &mut PieceMut<'_>,
-) -> Result<(), Cause> {
-    let region = result.region.clone();
-    if region.is_empty() {
-        return Ok(());
-    }
-    let element = result.dtype(0).bytes();
-    if result.fields() != 1
-        || pieces.iter().any(|(_, p)| p.form.fields.len() != 1 || p.form.fields[0].dtype != result.dtype(0))
-    {
-        return Err(Cause::malformed(format!("{} of values stored in different forms", view.name())));
-    }
-    let mut copied = 0;
-    let needed;
-    if let View::Reshape { shape } = view {
-        for (_, piece) in pieces {
-            copied += reshape(inputs[0], shape, piece, &region, result.bytes(0), element);
+/// A box of a view, made ready: what is copied from where, which does not depend on values.
+pub(crate) struct View {
+    name: &'static str,
+    /// What is there before anything is copied.
+    fill: Option<Scalar>,
+    /// Which piece, and what of it.
+    copies: Vec<(usize, BoxCopy)>,
+    /// Old and new shape of a reshape, which follows no straight lines.
+    reshape: Option<[Vec<usize>; 2]>,
+    needed: usize,
+}
+
+impl View {
+    /// The box `region`, stored as `form`, of a view from boxes of its inputs, whose whole shapes are `inputs`: of each
+    /// piece, which input it is of, its region and how it is stored.
+    pub(crate) fn new(
+        view: &view::View,
+        inputs: &[&[usize]],
+        pieces: &[(usize, &Region, &Form)],
+        region: &Region,
+        form: &Form,
+    ) -> Result<Self, Cause> {
+        let mut ready = Self { name: view.name(), fill: None, copies: Vec::new(), reshape: None, needed: 0 };
+        if region.is_empty() {
+            return Ok(ready);
         }
-        needed = region.volume();
-    } else {
-        if let View::Pad { value, .. } = view {
-            let value = Scalar::F(f64::from_bits(*value));
+        let [field] = form.fields.as_slice() else { return Err(ready.forms()) };
+        if pieces.iter().any(|(_, _, f)| f.fields.len() != 1 || f.fields[0].dtype != field.dtype) {
+            return Err(ready.forms());
+        }
+        if let view::View::Reshape { shape } = view {
+            ready.reshape = Some([inputs[0].to_vec(), shape.clone()]);
+            ready.needed = region.volume();
+            return Ok(ready);
+        }
+        if let view::View::Pad { value, .. } = view {
+            ready.fill = Some(Scalar::F(f64::from_bits(*value)));
+        }
+        let straight = view.pieces(inputs, region);
+        let needed: usize = straight.iter().map(|s| s.dest.volume()).sum();
+        let mut copied = 0;
+        for s in &straight {
+            for (n, (_, piece, _)) in pieces.iter().enumerate().filter(|(_, p)| p.0 == s.input) {
+                let Some(line) = s.within(piece) else { continue };
+                copied += line.part.volume();
+                ready.copies.push((n, copy(&line, region, field.dtype.bytes())));
+            }
+        }
+        ready.needed = needed;
+        if copied < needed { Err(ready.missing(region, copied)) } else { Ok(ready) }
+    }
+
+    /// Copies from the pieces it was made of.
+    pub(crate) fn run(&self, pieces: &[Piece<'_>], result: &mut PieceMut<'_>) -> Result<(), Cause> {
+        if let Some(value) = self.fill {
             let dtype = result.dtype(0);
             fill(value, dtype, result.bytes(0));
         }
-        let straight = view.pieces(inputs, &region);
-        needed = straight.iter().map(|s| s.dest.volume()).sum();
-        for s in &straight {
-            for (_, piece) in pieces.iter().filter(|(input, _)| *input == s.input) {
-                copied += line(s, piece, &region, result.bytes(0), element);
-            }
+        for (n, copy) in &self.copies {
+            copy.run(pieces[*n].bytes(0), result.bytes(0));
         }
+        let Some([old, new]) = &self.reshape else { return Ok(()) };
+        let (region, element) = (result.region, result.dtype(0).bytes());
+        let copied: usize = pieces.iter().map(|p| reshape(old, new, p, region, result.bytes(0), element)).sum();
+        if copied < self.needed { Err(self.missing(region, copied)) } else { Ok(()) }
     }
-    if copied < needed {
-        let reason = format!("{} of {region} needs {needed} elements and is given {copied}", view.name());
-        return Err(Cause::malformed(reason));
+
+    fn forms(&self) -> Cause {
+        Cause::malformed(format!("{} of values stored in different forms", self.name))
     }
-    Ok(())
+
+    fn missing(&self, region: &Region, copied: usize) -> Cause {
+        Cause::malformed(format!("{} of {region} needs {} elements and is given {copied}", self.name, self.needed))
+    }
 }
 
 /// Fills with a value, converted to a type.
@@ -66,24 +98,23 @@ fn fill(value: Scalar, dtype: DType, out: &mut [u8]) {
     out.chunks_exact_mut(dtype.bytes()).for_each(|e| e.copy_from_slice(one));
 }
 
-/// Copies what `piece` has of a straight piece of the result; how many elements that were.
-fn line(s: &ein_ir::view::Piece, piece: &Piece<'_>, dest: &Region, out: &mut [u8], element: usize) -> usize {
-    let Some(Line { part, from, steps }) = s.within(piece.region) else { return 0 };
-    let there = strides(&dest.shape());
+/// What a box of an input has of a straight piece, as a copy into the box `dest` of the result.
+fn copy(line: &Line, dest: &Region, element: usize) -> BoxCopy {
+    let there = strides(&shape(&dest.0));
+    let Line { part, from, steps } = line;
     let mut to = 0;
-    let mut loops = Vec::with_capacity(part.rank());
+    let mut loops = Few::new();
     for a in 0..part.rank() {
         to += (part.0[a].lo - dest.0[a].lo) * there[a];
         loops.push(Loop { extent: part.0[a].len(), from: steps[a], to: there[a] as i64 });
     }
-    boxes::copy(piece.bytes(0), from, out, to as i64, loops, element);
-    part.volume()
+    BoxCopy::along(*from, to as i64, loops, element)
 }
 
 /// The runs of a box of a shape: flat indices in the whole, ascending, all of one length.
 struct Runs {
     len: usize,
-    steps: Vec<usize>,
+    steps: Few<usize>,
     odometer: Odometer,
     base: usize,
     left: usize,
@@ -99,10 +130,10 @@ impl Runs {
         }
         let outer = axis.saturating_sub(1);
         let len = region.0[outer..].iter().map(|i| i.len()).product();
-        let extents = region.shape()[..outer].to_vec();
+        let extents = region.0[..outer].iter().map(|i| i.len());
         let base = region.0.iter().zip(&steps).map(|(i, s)| i.lo * s).sum();
-        let left = extents.iter().product();
-        Self { len, steps: steps[..outer].to_vec(), odometer: Odometer::new(extents), base, left }
+        let left = extents.clone().product();
+        Self { len, steps: Few::from_slice(&steps[..outer]), odometer: Odometer::new(extents.clone()), base, left }
     }
 
     fn next(&mut self) -> Option<(usize, usize)> {

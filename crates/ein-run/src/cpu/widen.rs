@@ -129,9 +129,8 @@ pub(super) fn multiply<T: Wide>(
 }
 
 fn nest<T: Wide>(p: &Products, (a, a_base): (&[T], i64), (b, b_base): (&[T], i64), (out, base): (&mut [T], i64)) {
-    let extents = |dims: &[Dim]| dims.iter().map(|d| d.extent).collect::<Vec<_>>();
-    let mut free = Odometer::new(extents(&p.free));
-    let mut folded = Odometer::new(extents(&p.folded));
+    let turns = |dims: &[Dim]| Odometer::new(dims.iter().map(|d| d.extent));
+    let (mut free, mut folded) = (turns(&p.free), turns(&p.folded));
     loop {
         let (mut left, mut right, mut into) = (a_base, b_base, base);
         for (d, &n) in p.free.iter().zip(free.at()) {

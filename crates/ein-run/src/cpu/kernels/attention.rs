@@ -10,12 +10,13 @@ use crate::cpu::buffer::Buffer;
 use crate::cpu::fold::{Fold, Real, WIDE, attended};
 use crate::cpu::gemm::{Factor, Matrix, MatrixMut, product};
 use crate::cpu::piece::{Elements, Piece, PieceMut};
+use crate::cpu::strided::{Few, shape, strides};
 use crate::cpu::tiles::multiply_halves;
 use crate::error::Cause;
 use bytemuck::cast_slice;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::Attention;
-use ein_ir::region::{Interval, Region, strides};
+use ein_ir::region::Interval;
 use ein_ir::spec::Band;
 
 /// Queries, or heads of one query, done together.
@@ -58,9 +59,9 @@ fn many(a: &Attention, call: &Call<'_>, result: &mut PieceMut<'_>, scratch: &mut
         unreachable!("five buffers")
     };
     let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
-    let q = call.operand(0, &Region(vec![b, h, s, d]))?;
-    let k = call.operand(1, &Region(vec![b, kv, keys, d]))?;
-    let v = call.operand(2, &Region(vec![b, kv, keys, e]))?;
+    let q = call.operand(0, &[b, h, s, d])?;
+    let k = call.operand(1, &[b, kv, keys, d])?;
+    let v = call.operand(2, &[b, kv, keys, e])?;
     let mask = mask(a, call, [b, h, s, keys], m_buffer)?;
     let given = if let (Some(q), Some(k), Some(v), true) = (halves(&q), halves(&k), halves(&v), multiply_halves()) {
         Given::Half([q, k, v])
@@ -112,17 +113,22 @@ enum Given<'a> {
     Half([Tensor<'a, u16>; 3]),
 }
 
+/// The first index of every axis.
+fn origin(piece: &Piece<'_>) -> Few<usize> {
+    piece.region.0.iter().map(|i| i.lo).collect()
+}
+
 /// The bits of an operand in `bf16`.
 fn halves<'a>(piece: &Piece<'a>) -> Option<Tensor<'a, u16>> {
     let Elements::BF16(data) = piece.elements(0) else { return None };
-    Some(Tensor { data: cast_slice(data), origin: piece.region.origin(), steps: strides(&piece.region.shape()) })
+    Some(Tensor { data: cast_slice(data), origin: origin(piece), steps: strides(&shape(&piece.region.0)) })
 }
 
 /// An operand of four axes in the type of the computation.
 pub(super) struct Tensor<'a, T> {
     pub(super) data: &'a [T],
-    origin: Vec<usize>,
-    pub(super) steps: Vec<usize>,
+    origin: Few<usize>,
+    pub(super) steps: Few<usize>,
 }
 
 impl<T> Tensor<'_, T> {
@@ -163,7 +169,7 @@ fn tensor<'a, T: Score>(piece: Piece<'a>, buffer: &'a mut Vec<T>) -> Tensor<'a, 
         T::load(elements, 0, buffer);
         buffer
     };
-    Tensor { data, origin: piece.region.origin(), steps: strides(&piece.region.shape()) }
+    Tensor { data, origin: origin(&piece), steps: strides(&shape(&piece.region.0)) }
 }
 
 /// Keys or values as they are stored, of four axes.
@@ -171,15 +177,15 @@ struct Stored<'a, T> {
     elements: Elements<'a>,
     /// In the type of the computation, if they are of it.
     plain: Option<&'a [T]>,
-    origin: Vec<usize>,
-    steps: Vec<usize>,
+    origin: Few<usize>,
+    steps: Few<usize>,
 }
 
 impl<'a, T: Score> Stored<'a, T> {
     fn of(piece: &Piece<'a>) -> Self {
         let elements = piece.elements(0);
         let plain = T::slice(elements);
-        Self { elements, plain, origin: piece.region.origin(), steps: strides(&piece.region.shape()) }
+        Self { elements, plain, origin: origin(piece), steps: strides(&shape(&piece.region.0)) }
     }
 
     /// Some features of some keys, which are the rows: where they are, or as the type of the computation in `near`, which
@@ -231,7 +237,7 @@ fn mask<'a, T: Score>(
     let full = [a.batch, a.heads, a.queries, a.keys];
     let axes = [0, 1, 2, 3].map(|n| shape[n] == full[n]);
     let needs = [0, 1, 2, 3].map(|n| if axes[n] { block[n] } else { Interval::new(0, 1) });
-    let tensor = tensor(call.operand(3, &Region(needs.to_vec()))?, buffer);
+    let tensor = tensor(call.operand(3, &needs)?, buffer);
     Ok(Some(Mask { tensor, axes }))
 }
 
@@ -277,19 +283,19 @@ fn run<T: Score>(
         None
     } else {
         let kv = Interval::new(h.lo / a.group(), (h.hi - 1) / a.group() + 1);
-        let q = tensor(call.operand(0, &Region(vec![b, h, s, d]))?, q_buffer);
-        let k = Stored::of(&call.operand(1, &Region(vec![b, kv, keys, d]))?);
-        let v = Stored::of(&call.operand(2, &Region(vec![b, kv, keys, e]))?);
+        let q = tensor(call.operand(0, &[b, h, s, d])?, q_buffer);
+        let k = Stored::of(&call.operand(1, &[b, kv, keys, d])?);
+        let v = Stored::of(&call.operand(2, &[b, kv, keys, e])?);
         let mask = mask(a, call, [b, h, s, keys], m_buffer)?;
         // Of a cut t, the block of the first key reads the queries' own keys.
         if a.own && t.lo == 0 {
             let at = a.own_operand();
-            let k = Stored::of(&call.operand(at, &Region(vec![b, kv, s, d]))?);
-            own = Some((k, Stored::of(&call.operand(at + 1, &Region(vec![b, kv, s, e]))?)));
+            let k = Stored::of(&call.operand(at, &[b, kv, s, d])?);
+            own = Some((k, Stored::of(&call.operand(at + 1, &[b, kv, s, e])?)));
         }
         if let Some(n) = a.packed {
             let given: Buffer<i64> =
-                values(call.operand(a.offsets_operand(), &Region::whole(&[n]))?, &Region::whole(&[n]));
+                values(call.operand(a.offsets_operand(), &[Interval::new(0, n)])?, &[Interval::new(0, n)]);
             offsets = Some(given);
         }
         Some((q, k, v, mask))

@@ -4,11 +4,11 @@ use crate::cpu::buffer::{Buffer, Kept};
 use crate::cpu::convert;
 use crate::cpu::fold::{Fold, Number};
 use crate::cpu::piece::{Elements, Piece};
-use crate::cpu::strided::Odometer;
+use crate::cpu::strided::{Few, Odometer, offset, shape, strides};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Monoid;
-use ein_ir::region::{Region, offset, strides};
+use ein_ir::region::Interval;
 
 /// What kernels compute in: `f32`, `f64` and, for integers and bools, `i64`.
 pub(super) trait Value: Number + Default + Kept {
@@ -65,22 +65,25 @@ pub(super) fn fold_of(monoid: Monoid) -> Option<Fold> {
 }
 
 /// The points where the lines along the last axis of a box begin, and how long these are.
-pub(super) fn lines(part: &Region) -> (Region, usize) {
-    let mut starts = part.clone();
-    let Some(last) = starts.0.last_mut() else { return (starts, 1) };
+pub(super) fn lines(part: &[Interval]) -> (Few<Interval>, usize) {
+    let mut starts = Few::from_slice(part);
+    let Some(last) = starts.last_mut() else { return (starts, 1) };
     let length = last.len();
     last.hi = last.hi.min(last.lo + 1);
     (starts, length)
 }
 
 /// Calls `each` for every point of a box in row-major order, until it fails.
-pub(super) fn each_point(of: &Region, mut each: impl FnMut(&mut [usize]) -> Result<(), Cause>) -> Result<(), Cause> {
-    if of.is_empty() {
+pub(super) fn each_point(
+    of: &[Interval],
+    mut each: impl FnMut(&mut [usize]) -> Result<(), Cause>,
+) -> Result<(), Cause> {
+    if of.iter().any(|i| i.is_empty()) {
         return Ok(());
     }
-    let (mut loops, mut point) = (Odometer::new(of.shape()), vec![0; of.rank()]);
+    let (mut loops, mut point) = (Odometer::new(of.iter().map(|i| i.len())), Few::from_elem(0, of.len()));
     loop {
-        point.iter_mut().zip(&of.0).zip(loops.at()).for_each(|((at, own), n)| *at = own.lo + n);
+        point.iter_mut().zip(of).zip(loops.at()).for_each(|((at, own), n)| *at = own.lo + n);
         each(&mut point)?;
         if !loops.step() {
             return Ok(());
@@ -89,16 +92,17 @@ pub(super) fn each_point(of: &Region, mut each: impl FnMut(&mut [usize]) -> Resu
 }
 
 /// The positions, in a piece's elements, where the lines along the last axis of a box begin; in row-major order.
-pub(super) fn runs(piece: &Region, part: &Region) -> Buffer<usize> {
-    let steps = strides(&piece.shape());
+pub(super) fn runs(piece: &[Interval], part: &[Interval]) -> Buffer<usize> {
+    let steps = strides(&shape(piece));
     let starts = lines(part).0;
-    let mut loops = Odometer::new(starts.shape());
-    if starts.is_empty() {
+    let mut loops = Odometer::new(starts.iter().map(|i| i.len()));
+    let count: usize = starts.iter().map(|i| i.len()).product();
+    if count == 0 {
         return Buffer::with_room(0);
     }
-    let first = offset(&starts.0.iter().map(|i| i.lo).collect::<Vec<_>>(), piece, &steps);
-    let mut runs = Buffer::with_room(starts.volume());
-    while runs.len() < starts.volume() {
+    let first = offset(&starts.iter().map(|i| i.lo).collect::<Few<_>>(), piece, &steps);
+    let mut runs = Buffer::with_room(count);
+    while runs.len() < count {
         runs.push(first + loops.at().iter().zip(&steps).map(|(n, step)| n * step).sum::<usize>());
         loops.step();
     }
@@ -106,15 +110,15 @@ pub(super) fn runs(piece: &Region, part: &Region) -> Buffer<usize> {
 }
 
 /// The elements of a box of a piece, row-major.
-pub(super) fn values<T: Value>(piece: Piece<'_>, part: &Region) -> Buffer<T> {
-    let mut out = Buffer::of(T::default(), part.volume());
+pub(super) fn values<T: Value>(piece: Piece<'_>, part: &[Interval]) -> Buffer<T> {
+    let mut out = Buffer::of(T::default(), part.iter().map(|i| i.len()).product());
     let elements = piece.elements(0);
-    if piece.region == part {
+    if piece.region.0 == part {
         T::read(elements, 0, &mut out);
         return out;
     }
     let run = lines(part).1.max(1);
-    for (&start, out) in runs(piece.region, part).iter().zip(out.chunks_mut(run)) {
+    for (&start, out) in runs(&piece.region.0, part).iter().zip(out.chunks_mut(run)) {
         T::read(elements, start, out);
     }
     out

@@ -4,47 +4,47 @@ use super::Call;
 use super::block::{each_point, runs};
 use super::ids::Ids;
 use crate::cpu::piece::PieceMut;
+use crate::cpu::strided::{Few, offset, shape, strides};
 use crate::error::Cause;
 use ein_ir::kernel::Gather;
-use ein_ir::region::{Interval, Region, offset, strides};
+use ein_ir::region::Interval;
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather(g: &Gather, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
     let labels = &call.labels.0;
     let rows = labels[g.row_label()];
-    let lead = Region(labels[..g.axis].to_vec());
-    let tokens = Region(labels[g.axis..g.axis + g.ids.len()].to_vec());
-    let slice = Region(labels[g.axis + g.ids.len()..g.row_label()].to_vec());
-    if lead.is_empty() || tokens.is_empty() || slice.is_empty() {
+    let (lead, rest) = labels[..g.row_label()].split_at(g.axis);
+    let (tokens, slice) = rest.split_at(g.ids.len());
+    if labels[..g.row_label()].iter().any(|i| i.is_empty()) {
         return Ok(());
     }
     let name = call.name;
-    let ids = Ids::new(call.operand(1, &tokens)?, g.table[g.axis], name);
+    let ids = Ids::new(call.operand(1, tokens)?, g.table[g.axis], name);
     let size = result.dtype(0).bytes();
     let out = result.bytes(0);
-    let slice_bytes = slice.volume() * size;
-    let table_box = |rows: Interval| Region([&lead.0[..], &[rows], &slice.0[..]].concat());
+    let slice_bytes = slice.iter().map(|i| i.len()).product::<usize>() * size;
+    let table_box: Few<Interval> = lead.iter().chain([&rows]).chain(slice).copied().collect();
     // A part of the axis that has no rows answers nothing, but still refuses ids that are wrong.
-    let table = if rows.is_empty() { None } else { Some(call.operand(0, &table_box(rows))?) };
+    let table = if rows.is_empty() { None } else { Some(call.operand(0, &table_box)?) };
     // Where the runs of a slice begin, relative to the slice.
     let (region, bytes) = match &table {
-        None => (table_box(rows), &[][..]),
-        Some(table) => (table.region.clone(), table.bytes(0)),
+        None => (&table_box[..], &[][..]),
+        Some(table) => (&table.region.0[..], table.bytes(0)),
     };
-    let steps = strides(&region.shape());
-    let starts = runs(&Region(region.0[g.axis + 1..].to_vec()), &slice);
-    let run = slice.0.last().map_or(1, |i| i.len()) * size;
+    let steps = strides(&shape(region));
+    let starts = runs(&region[g.axis + 1..], slice);
+    let run = slice.last().map_or(1, |i| i.len()) * size;
     let mut to = out.chunks_exact_mut(slice_bytes);
-    each_point(&lead, |first| {
-        let base = offset(first, &region, &steps);
-        each_point(&tokens, |token| {
+    each_point(lead, |first| {
+        let base = offset(first, region, &steps);
+        each_point(tokens, |token| {
             let row = ids.at(token)?;
             let to = to.next().expect("a slice of the result for every id");
             if row < rows.lo || row >= rows.hi {
                 to.fill(0);
                 return Ok(());
             }
-            let from = base + (row - region.0[g.axis].lo) * steps[g.axis];
+            let from = base + (row - region[g.axis].lo) * steps[g.axis];
             for (start, to) in starts.iter().zip(to.chunks_exact_mut(run)) {
                 to.copy_from_slice(&bytes[(from + start) * size..][..run]);
             }

@@ -1,13 +1,14 @@
 //! Ids that are values of an operand.
 
 use crate::cpu::piece::{Elements, Piece};
+use crate::cpu::strided::{Few, offset, shape, strides};
 use crate::error::Cause;
-use ein_ir::region::{Region, offset, strides};
+use ein_ir::region::Region;
 
 /// Ids, each of which must name one of some rows.
 pub(super) struct Ids<'a> {
     elements: Elements<'a>,
-    steps: Vec<usize>,
+    steps: Few<usize>,
     region: &'a Region,
     rows: usize,
     name: &'a str,
@@ -16,13 +17,13 @@ pub(super) struct Ids<'a> {
 impl<'a> Ids<'a> {
     /// The ids that a piece holds.
     pub(super) fn new(piece: Piece<'a>, rows: usize, name: &'a str) -> Self {
-        let steps = strides(&piece.region.shape());
+        let steps = strides(&shape(&piece.region.0));
         Self { elements: piece.elements(0), steps, region: piece.region, rows, name }
     }
 
     /// Where the id of a point stands; those along the last axis follow it.
     pub(super) fn place(&self, point: &[usize]) -> usize {
-        offset(point, self.region, &self.steps)
+        offset(point, &self.region.0, &self.steps)
     }
 
     /// The row that the id at a point names.

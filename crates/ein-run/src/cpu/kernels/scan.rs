@@ -13,12 +13,12 @@ pub(crate) fn scan(s: &Scan, call: &Call<'_>, result: &mut PieceMut<'_>) -> Resu
     if call.labels.is_empty() {
         return Ok(());
     }
-    let x = call.operand(0, call.labels)?;
+    let x = call.operand(0, &call.labels.0)?;
     // Line by line: the axis, and within it all that lies behind it.
     let inner: usize = call.labels.0[s.axis + 1..].iter().map(|i| i.len()).product();
     let slab = inner * call.labels.0[s.axis].len();
     if s.dtype.is_float() {
-        let mut all: Buffer<f64> = values(x, call.labels);
+        let mut all: Buffer<f64> = values(x, &call.labels.0);
         if let (1, Some(fold)) = (inner, plain(s.function)) {
             all.chunks_mut(slab * LINES).for_each(|lines| side_by_side(fold, lines, slab));
             store(s, &all, &[], result);
@@ -30,7 +30,7 @@ pub(crate) fn scan(s: &Scan, call: &Call<'_>, result: &mut PieceMut<'_>) -> Resu
         }
         store(s, &all, &places, result);
     } else {
-        let mut all: Buffer<i64> = values(x, call.labels);
+        let mut all: Buffer<i64> = values(x, &call.labels.0);
         let mut places = Buffer::of(0, if s.function.gives_index() { all.len() } else { 0 });
         for (n, line) in all.chunks_mut(slab).enumerate() {
             integers(s.function, line, inner, places.get_mut(n * slab..).unwrap_or_default());

@@ -5,10 +5,10 @@ use super::block::{Value, fold_of, values};
 use super::ids::Ids;
 use crate::cpu::buffer::Buffer;
 use crate::cpu::piece::PieceMut;
+use crate::cpu::strided::Few;
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::Scatter;
-use ein_ir::region::Region;
 
 /// The rows of the block, from its part of the slices in their order.
 pub(crate) fn scatter(s: &Scatter, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -21,17 +21,17 @@ pub(crate) fn scatter(s: &Scatter, call: &Call<'_>, result: &mut PieceMut<'_>) -
 
 fn typed<T: Value>(s: &Scatter, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
     let rank = s.source.len();
-    let out = Region(call.labels.0[..rank].to_vec());
-    let (rows, taken) = (out.0[s.axis], call.labels.0[rank]);
+    let out = &call.labels.0[..rank];
+    let (rows, taken) = (out[s.axis], call.labels.0[rank]);
     let fold = fold_of(s.monoid).ok_or_else(|| Cause::malformed(format!("`{}` folds by {}", call.name, s.monoid)))?;
-    let mut acc = Buffer::of(T::identity(fold, s.dtype), out.volume());
+    let mut acc = Buffer::of(T::identity(fold, s.dtype), out.iter().map(|i| i.len()).product());
     if !call.labels.is_empty() {
-        let mut needs = out.clone();
-        needs.0[s.axis] = taken;
+        let mut needs: Few<_> = Few::from_slice(out);
+        needs[s.axis] = taken;
         let source: Buffer<T> = values(call.operand(0, &needs)?, &needs);
-        let ids = Ids::new(call.operand(1, &Region(vec![taken]))?, s.rows, call.name);
-        let slice: usize = out.0[s.axis + 1..].iter().map(|i| i.len()).product();
-        let lead: usize = out.0[..s.axis].iter().map(|i| i.len()).product();
+        let ids = Ids::new(call.operand(1, &[taken])?, s.rows, call.name);
+        let slice: usize = out[s.axis + 1..].iter().map(|i| i.len()).product();
+        let lead: usize = out[..s.axis].iter().map(|i| i.len()).product();
         for n in 0..taken.len() {
             let row = ids.at(&[taken.lo + n])?;
             if row < rows.lo || row >= rows.hi {

@@ -6,10 +6,10 @@ use super::ids::Ids;
 use crate::cpu::buffer::Buffer;
 use crate::cpu::fold::Fold;
 use crate::cpu::piece::PieceMut;
+use crate::cpu::strided::{Few, offset, shape, strides};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::ScatterAlong;
-use ein_ir::region::{Region, offset, strides};
 
 /// The places of the block, from its part of the elements in their order.
 pub(crate) fn scatter_along(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -22,16 +22,16 @@ pub(crate) fn scatter_along(s: &ScatterAlong, call: &Call<'_>, result: &mut Piec
 
 fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
     let rank = s.source.len();
-    let out = Region(call.labels.0[..rank].to_vec());
-    let rows = out.0[s.axis];
+    let out = &call.labels.0[..rank];
+    let rows = out[s.axis];
     let fold = fold_of(s.monoid).ok_or_else(|| Cause::malformed(format!("`{}` folds by {}", call.name, s.monoid)))?;
-    let mut acc = Buffer::of(T::identity(fold, s.dtype), out.volume());
+    let mut acc = Buffer::of(T::identity(fold, s.dtype), out.iter().map(|i| i.len()).product());
     if !call.labels.is_empty() {
-        let mut needs = out.clone();
-        needs.0[s.axis] = call.labels.0[rank];
+        let mut needs: Few<_> = Few::from_slice(out);
+        needs[s.axis] = call.labels.0[rank];
         let source: Buffer<T> = values(call.operand(0, &needs)?, &needs);
         let ids = Ids::new(call.operand(1, &needs)?, s.rows, call.name);
-        let steps = strides(&out.shape());
+        let steps = strides(&shape(out));
         let (starts, length) = lines(&needs);
         // Along a line the place in the result follows the line, unless the line is the axis.
         let along = if s.axis + 1 == rank { 0 } else { steps[rank - 1] };
@@ -41,7 +41,7 @@ fn typed<T: Value>(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>)
             let values = lines.next().unwrap_or_default();
             let first = ids.place(point);
             point[s.axis] = rows.lo;
-            let base = offset(point, &out, &steps);
+            let base = offset(point, out, &steps);
             ids.rows(first, &mut taken)?;
             let step = steps[s.axis];
             // How values are folded is known before the loop.

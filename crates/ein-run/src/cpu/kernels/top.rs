@@ -23,11 +23,11 @@ pub(crate) fn top(t: &TopK, call: &Call<'_>, result: &mut PieceMut<'_>) -> Resul
         return Ok(());
     }
     let axis = call.labels.0[t.shape.len() - 1];
-    let x = call.operand(0, call.labels)?;
+    let x = call.operand(0, &call.labels.0)?;
     let (elements, bytes) = (x.elements(0), x.bytes(0));
     let mut keys = Buffer::<(i64, usize)>::with_room(axis.len());
     let mut all = Buffer::of(0i64, axis.len());
-    for (row, &start) in runs(x.region, call.labels).iter().enumerate() {
+    for (row, &start) in runs(&x.region.0, &call.labels.0).iter().enumerate() {
         fill(elements, start, t.top.largest, &mut all);
         keys.clear();
         if k <= FEW && k < all.len() {

@@ -2,13 +2,26 @@
 
 use super::{Rng, assert_near, fields, room, stored};
 use crate::cpu::piece::{Piece, PieceMut};
-use crate::cpu::view::view;
+use crate::cpu::view;
+use crate::error::Cause;
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Form;
 use ein_ir::reference;
 use ein_ir::region::Region;
 use ein_ir::view::View;
+
+/// A view of a box, made ready and done.
+fn view(
+    view: &View,
+    inputs: &[&[usize]],
+    pieces: &[(usize, Piece<'_>)],
+    result: &mut PieceMut<'_>,
+) -> Result<(), Cause> {
+    let of: Vec<_> = pieces.iter().map(|(input, p)| (*input, p.region, p.form)).collect();
+    let given: Vec<Piece<'_>> = pieces.iter().map(|p| p.1).collect();
+    view::View::new(view, inputs, &of, result.region, result.form)?.run(&given, result)
+}
 
 #[test]
 fn every_view_of_every_type() {
