@@ -317,13 +317,44 @@ pub enum Row {
 
 impl Row {
     /// The rows that it names, in order.
-    pub fn arguments(&self) -> Vec<RowId> {
+    pub fn arguments(&self) -> Arguments {
         match *self {
-            Self::Operand(_) | Self::Const(_) | Self::Index(_) => vec![],
-            Self::Unary(_, a) | Self::Cast(a) => vec![a],
-            Self::Binary(_, a, b) => vec![a, b],
-            Self::Select(c, yes, no) => vec![c, yes, no],
+            Self::Operand(_) | Self::Const(_) | Self::Index(_) => Arguments([0; 3], 0),
+            Self::Unary(_, a) | Self::Cast(a) => Arguments([a, 0, 0], 1),
+            Self::Binary(_, a, b) => Arguments([a, b, 0], 2),
+            Self::Select(c, yes, no) => Arguments([c, yes, no], 3),
         }
+    }
+
+    /// The same, the rows that it names being those of other numbers.
+    #[must_use]
+    pub fn renamed(self, name: impl Fn(RowId) -> RowId) -> Self {
+        match self {
+            Self::Operand(_) | Self::Const(_) | Self::Index(_) => self,
+            Self::Unary(function, a) => Self::Unary(function, name(a)),
+            Self::Binary(function, a, b) => Self::Binary(function, name(a), name(b)),
+            Self::Select(c, yes, no) => Self::Select(name(c), name(yes), name(no)),
+            Self::Cast(a) => Self::Cast(name(a)),
+        }
+    }
+}
+
+/// The rows that a row names: a list that is no memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arguments([RowId; 3], usize);
+
+impl std::ops::Deref for Arguments {
+    type Target = [RowId];
+    fn deref(&self) -> &[RowId] {
+        &self.0[..self.1]
+    }
+}
+
+impl IntoIterator for Arguments {
+    type Item = RowId;
+    type IntoIter = std::iter::Take<std::array::IntoIter<RowId, 3>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().take(self.1)
     }
 }
 

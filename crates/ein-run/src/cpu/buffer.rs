@@ -1,13 +1,16 @@
 //! Memory for the time of a kernel: lists that a thread takes from those it has used before, so that what kernels need
 //! beside their values is not allocated again with every run.
 
+use super::lanes::{Lane, Segment};
+use ein_ir::dtype::DType;
+use ein_ir::expr::Row;
 use ein_ir::region::Interval;
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// What lists are kept of.
-pub(crate) trait Kept: Copy + Sized + 'static {
+pub(crate) trait Kept: Sized + 'static {
     /// The lists that this thread has and does not use; `None` while the thread ends.
     fn with<R>(lists: impl FnOnce(&mut Vec<Vec<Self>>) -> R) -> Option<R>;
 }
@@ -28,7 +31,7 @@ macro_rules! kept {
 }
 
 kept!(f32: F32, f64: F64, i64: I64, usize: PLACES, (i64, usize): PAIRS, (f64, i64): EXTREMES, (i64, i64): WHOLES);
-kept!(Interval: INTERVALS);
+kept!(Interval: INTERVALS, bool: FLAGS, u64: SETS, (Row, DType): ROWS, Lane: LANES, Segment: SEGMENTS);
 
 /// A list that goes back where it came from.
 pub(crate) struct Buffer<T: Kept>(Vec<T>);
@@ -41,13 +44,14 @@ impl<T: Kept> Buffer<T> {
             let best = (0..lists.len()).filter(fits).min_by_key(|&n| lists[n].capacity());
             best.map(|n| lists.swap_remove(n))
         };
-        let mut list = T::with(take).flatten().unwrap_or_else(|| Vec::with_capacity(count));
-        list.clear();
-        Self(list)
+        Self(T::with(take).flatten().unwrap_or_else(|| Vec::with_capacity(count)))
     }
 
     /// So many of one value.
-    pub(crate) fn of(value: T, count: usize) -> Self {
+    pub(crate) fn of(value: T, count: usize) -> Self
+    where
+        T: Clone,
+    {
         let mut list = Self::with_room(count);
         list.0.resize(count, value);
         list
@@ -63,7 +67,8 @@ impl<T: Kept> Buffer<T> {
 
 impl<T: Kept> Drop for Buffer<T> {
     fn drop(&mut self) {
-        let list = std::mem::take(&mut self.0);
+        let mut list = std::mem::take(&mut self.0);
+        list.clear();
         if list.capacity() > 0 {
             let _ = T::with(|lists| lists.push(list));
         }
@@ -83,9 +88,9 @@ impl<T: Kept> DerefMut for Buffer<T> {
     }
 }
 
-impl<T: Kept> Clone for Buffer<T> {
+impl<T: Kept + Clone> Clone for Buffer<T> {
     fn clone(&self) -> Self {
-        Self::collect(self.0.len(), self.0.iter().copied())
+        Self::collect(self.0.len(), self.0.iter().cloned())
     }
 }
 

@@ -1,9 +1,10 @@
 //! Parts of an expression that read no operand: the angles of a rotation, the slopes of a position bias. Their values are
 //! the same in every run, so they are made when a row is made ready, and rows that need the same share them.
 
-use super::hoist::{Table, dependence, fill, outermost, take_out, worth};
+use super::hoist::{Table, dependence, fill, has, outermost, take_out, worth};
 use super::strided::{Few, Strided};
 use crate::error::Cause;
+use ein_ir::dtype::DType;
 use ein_ir::expr::{Binary, Expr, Row, Unary};
 use ein_ir::region::{Interval, Region, strides};
 use std::collections::HashMap;
@@ -15,14 +16,14 @@ const KEPT: usize = 1 << 22;
 /// The tables that rows share, by expression and the indices that it depends on.
 #[derive(Default)]
 pub(crate) struct Tables {
-    known: HashMap<(Expr, Region), Arc<Table>>,
+    known: HashMap<(Vec<(Row, DType)>, Region), Arc<Table>>,
     elements: usize,
 }
 
 /// An expression without its constant parts.
 pub(crate) struct Constants {
     /// Operands from the number of the einsum's on are the tables.
-    pub(crate) join: Expr,
+    pub(crate) join: Vec<(Row, DType)>,
     tables: Vec<Constant>,
 }
 
@@ -39,7 +40,7 @@ impl Constants {
     /// where nothing is. `operands` is how many the einsum reads.
     pub(crate) fn of(join: &Expr, operands: usize, labels: &Region, tables: &mut Tables) -> Option<Self> {
         let rows = join.rows();
-        let depends = dependence(join, labels, None);
+        let depends = dependence(rows, labels.rank(), None);
         let (mut constant, mut costly) = (vec![true; rows.len()], vec![false; rows.len()]);
         for (n, (row, _)) in rows.iter().enumerate() {
             let arguments = row.arguments();
@@ -48,24 +49,25 @@ impl Constants {
         }
         let total = labels.volume();
         let fit = |n: usize| {
-            let size = labels.shape().iter().zip(&depends[n]).filter(|(_, d)| **d).map(|(e, _)| e).product::<usize>();
+            let own = (0..labels.rank()).filter(|&l| has(depends[n], l));
+            let size = own.map(|l| labels.0[l].len()).product::<usize>();
             // It is read in every run: where it takes long to compute, once is often enough.
             constant[n] && size <= KEPT && (costly[n] || worth(size, total))
         };
-        let parts = outermost(join, &fit);
+        let parts = outermost(rows, &fit);
         if total == 0 || parts.is_empty() {
             return None;
         }
         let mut made: Vec<Constant> = Vec::new();
         let mut taken = Vec::new();
         for (n, part) in parts {
-            let own: Vec<usize> = (0..labels.rank()).filter(|&l| depends[n][l]).collect();
-            let index = |(l, i): (usize, &Interval)| if depends[n][l] { *i } else { Interval::new(0, 1) };
+            let own: Vec<usize> = (0..labels.rank()).filter(|&l| has(depends[n], l)).collect();
+            let index = |(l, i): (usize, &Interval)| if has(depends[n], l) { *i } else { Interval::new(0, 1) };
             let region = Region(labels.0.iter().enumerate().map(index).collect());
             let mut steps = vec![0; labels.rank()];
             let shape: Vec<usize> = own.iter().map(|&l| labels.0[l].len()).collect();
             own.iter().zip(strides(&shape)).for_each(|(&l, step)| steps[l] = step as i64);
-            let key = (part, region);
+            let key = (part.to_vec(), region);
             let values = if let Some(values) = tables.known.get(&key) {
                 Arc::clone(values)
             } else {
@@ -83,7 +85,7 @@ impl Constants {
         if taken.is_empty() {
             return None;
         }
-        Some(Self { join: take_out(join, &taken, operands), tables: made })
+        Some(Self { join: take_out(rows, &taken, operands).to_vec(), tables: made })
     }
 
     /// The tables and how a block of the row, with these labels, reads them.
@@ -116,7 +118,6 @@ fn is_costly(row: &Row) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ein_ir::dtype::DType;
     use ein_ir::expr::Literal;
 
     /// `x * sin(label 1 + 2)`.
@@ -142,7 +143,7 @@ mod tests {
         let first = Constants::of(&turned(), 1, &Region::of(&[(3, 4), (4, 9)]), &mut tables).expect("the sine");
         let second = Constants::of(&turned(), 1, &Region::of(&[(0, 9), (4, 9)]), &mut tables).expect("the sine");
         let third = Constants::of(&turned(), 1, &Region::of(&[(0, 9), (4, 8)]), &mut tables).expect("the sine");
-        assert_eq!((first.join.rows().len(), first.tables.len()), (3, 1));
+        assert_eq!((first.join.len(), first.tables.len()), (3, 1));
         assert!(Arc::ptr_eq(&first.tables[0].values, &second.tables[0].values));
         assert!(!Arc::ptr_eq(&first.tables[0].values, &third.tables[0].values));
         let near = |(n, v): (usize, &f32)| (f64::from(*v) - (n as f64 + 6.0).sin()).abs() < 1e-6;

@@ -16,7 +16,7 @@ use crate::error::Cause;
 use bytemuck::cast_slice_mut;
 use ein_ir::dtype::DType;
 use ein_ir::einsum::Einsum;
-use ein_ir::expr::{Binary, Expr, Row};
+use ein_ir::expr::{Binary, Row};
 use ein_ir::monoid::Monoid;
 use ein_ir::region::Region;
 
@@ -59,8 +59,10 @@ pub(crate) fn einsum(
         }
         return Ok(());
     }
-    let mut pieces: Vec<Elements<'_>> = Vec::new();
-    let mut strided = Vec::new();
+    // It outlives the lists of what is read.
+    let hoisted;
+    let mut pieces: Few<Elements<'_>> = Few::new();
+    let mut strided: Few<Strided> = Few::new();
     for (n, access) in e.accesses.iter().enumerate() {
         let piece = operands.get(n).copied().flatten();
         let piece = piece.ok_or_else(|| Cause::malformed(format!("operand {n} of `{name}` is not given")))?;
@@ -68,7 +70,7 @@ pub(crate) fn einsum(
         strided.push(Strided::operand(&access.axes, labels, piece.region)?);
         pieces.push(piece.elements(0));
     }
-    let mut join = &e.join;
+    let mut join = e.join.rows();
     if let Some(constants) = constants {
         join = &constants.join;
         for operand in constants.operands(labels) {
@@ -77,17 +79,17 @@ pub(crate) fn einsum(
             strided.push(steps);
         }
     }
-    let hoisted = hoist(join, labels, &pieces, &strided);
+    hoisted = hoist(join, labels, &pieces, &strided);
     if let Some(hoisted) = &hoisted {
         join = &hoisted.join;
         for (table, steps) in &hoisted.tables {
             pieces.push(table.elements());
-            strided.push(Strided { base: 0, steps: Few::from_slice(steps) });
+            strided.push(Strided { base: 0, steps: steps.clone() });
         }
     }
     let into = Strided::result(e.rank, labels, result.region)?;
-    let base: Vec<i64> = strided.iter().map(|s| s.base).collect();
-    let reads_index = |l: usize| join.rows().iter().any(|r| r.0 == Row::Index(l));
+    let base: Few<i64> = strided.iter().map(|s| s.base).collect();
+    let reads_index = |l: usize| join.iter().any(|r| r.0 == Row::Index(l));
     // The result's steps come last.
     let axis = |l: usize| Axis {
         extent: labels.0[l].len(),
@@ -104,7 +106,7 @@ pub(crate) fn einsum(
         matches!(e.dtype, DType::BF16 | DType::F16) && result.dtype(0) == e.dtype && e.join.dtype() == e.dtype
     };
     let target = if e.folds() { acc } else { e.dtype };
-    let indices = vec![0; labels.rank()];
+    let indices = Few::from_elem(0, labels.rank());
     let mut job = Job { join, exact, target, pieces: &pieces, base, indices, state };
     if !e.folds() {
         job.map(free, into.base, result);
@@ -117,7 +119,7 @@ pub(crate) fn einsum(
 }
 
 /// Drops axes of one point and joins neighbours that walk on as one, unless their index is read.
-fn merged(mut axes: Vec<Axis>) -> Vec<Axis> {
+fn merged(mut axes: Few<Axis>) -> Few<Axis> {
     axes.retain(|a| a.extent != 1 || a.label.is_some());
     let mut at = axes.len();
     while at > 1 {
@@ -149,23 +151,23 @@ fn by_rows(free: &[Axis], folded: &[Axis]) -> bool {
 /// One block's work.
 struct Job<'a> {
     /// The einsum's join, or what is left of it beside tables.
-    join: &'a Expr,
+    join: &'a [(Row, DType)],
     exact: bool,
     target: DType,
     pieces: &'a [Elements<'a>],
-    base: Vec<i64>,
+    base: Few<i64>,
     /// Indices of labels that are no lane axis, where read.
-    indices: Vec<i64>,
+    indices: Few<i64>,
     state: State,
 }
 
 impl<'a> Job<'a> {
-    fn lanes(&self, axes: Vec<Axis>) -> Lanes<'a> {
+    fn lanes(&self, axes: Few<Axis>) -> Lanes<'a> {
         Lanes::new(self.join, self.exact, self.pieces, axes)
     }
 
     /// The steps of every operand over some axes.
-    fn steps(&self, axes: &[Axis]) -> Vec<Vec<i64>> {
+    fn steps(&self, axes: &[Axis]) -> Few<Few<i64>> {
         (0..self.pieces.len()).map(|k| axes.iter().map(|a| a.steps[k]).collect()).collect()
     }
 
@@ -178,7 +180,7 @@ impl<'a> Job<'a> {
     }
 
     /// Nothing is folded: lanes are results, and stored as they are. (Added to a sum of nothing, -0 would become 0.)
-    fn map(&mut self, free: Vec<Axis>, into: i64, result: &mut PieceMut<'_>) {
+    fn map(&mut self, free: Few<Axis>, into: i64, result: &mut PieceMut<'_>) {
         let long = free.last().is_some_and(|a| a.extent >= LONG);
         let step = free.last().map_or(1, |a| a.steps[self.pieces.len()]);
         let dtype = result.dtype(0);
@@ -218,7 +220,7 @@ impl<'a> Job<'a> {
     }
 
     /// Lanes are results.
-    fn columns(&mut self, free: Vec<Axis>, folded: &[Axis], result: &mut PieceMut<'_>) {
+    fn columns(&mut self, free: Few<Axis>, folded: &[Axis], result: &mut PieceMut<'_>) {
         let mut lanes = self.lanes(free);
         let outputs = lanes.volume();
         let steps = self.steps(folded);
@@ -255,7 +257,7 @@ impl<'a> Job<'a> {
     }
 
     /// Lanes are the folded indices of one result.
-    fn rows(&mut self, free: &[Axis], folded: Vec<Axis>, result: &mut PieceMut<'_>) {
+    fn rows(&mut self, free: &[Axis], folded: Few<Axis>, result: &mut PieceMut<'_>) {
         let mut lanes = self.lanes(folded);
         let points = lanes.volume();
         let steps = self.steps(free);
@@ -306,10 +308,9 @@ impl<'a> Job<'a> {
 
     /// Whether the join's lanes can be folded as they are.
     fn same(&self) -> bool {
-        let join = if self.exact { self.join.dtype().accumulator() } else { self.join.dtype() };
-        self.join.dtype() == self.target
-            || join == self.target
-            || (self.target == DType::F32 && join.accumulator() == DType::F32)
+        let dtype = self.join[self.join.len() - 1].1;
+        let join = if self.exact { dtype.accumulator() } else { dtype };
+        dtype == self.target || join == self.target || (self.target == DType::F32 && join.accumulator() == DType::F32)
     }
 }
 

@@ -7,7 +7,6 @@
 use super::constants::{Constants, Tables};
 use super::contract;
 use super::einsum::einsum;
-use super::hoist::push;
 use super::parts::cut;
 use super::piece::{Piece, PieceMut};
 use super::sinks::Use;
@@ -194,6 +193,20 @@ impl Fused<'_> {
         };
         let operands: Vec<Option<Piece<'_>>> = self.tail.sources.iter().map(operand).collect();
         einsum(&self.tail.map, labels, &operands, result, true, &self.head.name, self.tail.constants.as_ref())
+    }
+}
+
+/// Writes a row of another expression, its arguments at their places.
+fn push(out: &mut Expr, (row, dtype): (Row, DType), places: &[usize]) -> usize {
+    let typed = "it was well typed where it came from";
+    match row {
+        Row::Operand(k) => out.push_operand(k, dtype),
+        Row::Const(value) => out.constant(value, dtype),
+        Row::Index(label) => out.index(label),
+        Row::Unary(function, a) => out.unary(function, places[a]).expect(typed),
+        Row::Binary(function, a, b) => out.binary(function, places[a], places[b]).expect(typed),
+        Row::Select(c, yes, no) => out.select(places[c], places[yes], places[no]).expect(typed),
+        Row::Cast(a) => out.cast(places[a], dtype),
     }
 }
 

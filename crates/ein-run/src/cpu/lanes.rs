@@ -4,14 +4,17 @@ use super::buffer::Buffer;
 use super::convert::to_f32;
 use super::piece::Elements;
 use super::rows::{binary, cast, select, unary};
-use super::strided::dot;
+use super::strided::{Few, dot};
 use ein_ir::dtype::DType;
-use ein_ir::expr::{Expr, Literal, Row};
+use ein_ir::expr::{Literal, Row};
 use ein_ir::scalar;
 use half::f16;
 
 /// Points evaluated at once: lanes of all rows stay in the nearest cache.
 pub(crate) const BLOCK: usize = 512;
+
+/// Runs of a block that there is room for at once, at least.
+const SEGMENTS: usize = 32;
 
 /// One row's values: 16-bit floats widened to `f32`, integers and bools to `i64`.
 #[derive(Clone, Debug)]
@@ -93,51 +96,62 @@ pub(crate) enum ValuesMut<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) extent: usize,
-    pub(crate) steps: Vec<i64>,
+    pub(crate) steps: Few<i64>,
     /// The label and its first index, where the expression reads the index.
     pub(crate) label: Option<(usize, i64)>,
 }
 
 /// A run of points along the last axis.
-struct Segment {
+pub(super) struct Segment {
     len: usize,
     /// Element of every operand, and of what else the axes have steps for, relative to the block's base.
-    offsets: Vec<i64>,
+    offsets: Few<i64>,
     /// Index of every axis.
-    at: Vec<usize>,
+    at: Few<usize>,
 }
 
 /// An expression with memory for its rows.
 pub(crate) struct Lanes<'a> {
-    rows: Vec<(Row, DType)>,
+    rows: Buffer<(Row, DType)>,
     /// Which lane each row's values are in. A lane is used again when the last row that reads it is done.
-    places: Vec<usize>,
-    values: Vec<Lane>,
+    places: Buffer<usize>,
+    values: Buffer<Lane>,
     operands: &'a [Elements<'a>],
-    axes: Vec<Axis>,
+    axes: Few<Axis>,
     /// Where the next block begins: index of every axis, and element of every operand relative to the block's base.
-    at: Vec<usize>,
-    next: Vec<i64>,
-    segments: Vec<Segment>,
+    at: Few<usize>,
+    next: Few<i64>,
+    segments: Buffer<Segment>,
     used: usize,
     points: usize,
 }
 
 impl<'a> Lanes<'a> {
-    /// Prepares `expr` over the axes, last fastest. With `exact` the last row, a product, is not rounded to
+    /// Prepares the rows of an expression over the axes, last fastest. With `exact` the last row, a product, is not rounded to
     /// its 16-bit type.
-    pub(crate) fn new(expr: &Expr, exact: bool, operands: &'a [Elements<'a>], mut axes: Vec<Axis>) -> Self {
-        let mut rows = expr.rows().to_vec();
+    pub(crate) fn new(rows: &[(Row, DType)], exact: bool, operands: &'a [Elements<'a>], mut axes: Few<Axis>) -> Self {
+        let mut rows = Buffer::collect(rows.len(), rows.iter().copied());
         if exact && let Some((_, dtype)) = rows.last_mut() {
             *dtype = dtype.accumulator();
         }
         if axes.is_empty() {
             // One step more than there are operands: axes may say where results go.
-            axes.push(Axis { extent: 1, steps: vec![0; operands.len() + 1], label: None });
+            axes.push(Axis { extent: 1, steps: Few::from_elem(0, operands.len() + 1), label: None });
         }
         let (places, values) = placed(&rows);
-        let (at, next) = (vec![0; axes.len()], vec![0; axes[0].steps.len()]);
-        Self { rows, places, values, operands, axes, at, next, segments: Vec::new(), used: 0, points: 0 }
+        let (at, next) = (Few::from_elem(0, axes.len()), Few::from_elem(0, axes[0].steps.len()));
+        Self {
+            rows,
+            places,
+            values,
+            operands,
+            axes,
+            at,
+            next,
+            segments: Buffer::with_room(SEGMENTS),
+            used: 0,
+            points: 0,
+        }
     }
 
     /// Number of points of all axes.
@@ -152,7 +166,7 @@ impl<'a> Lanes<'a> {
         let mut left = points;
         while left > 0 {
             if self.used == self.segments.len() {
-                self.segments.push(Segment { len: 0, offsets: Vec::new(), at: Vec::new() });
+                self.segments.push(Segment { len: 0, offsets: Few::new(), at: Few::new() });
             }
             let here = self.left().min(left);
             let segment = &mut self.segments[self.used];
@@ -320,8 +334,8 @@ fn same(rows: &[(Row, DType)], row: usize) -> Option<usize> {
 }
 
 /// A lane for every row, constants filled in: equal ones share a lane, and others that are not needed at one time.
-fn placed(rows: &[(Row, DType)]) -> (Vec<usize>, Vec<Lane>) {
-    let mut source: Vec<usize> = (0..rows.len()).collect();
+fn placed(rows: &[(Row, DType)]) -> (Buffer<usize>, Buffer<Lane>) {
+    let mut source: Buffer<usize> = Buffer::collect(rows.len(), 0..);
     let mut last_reader = source.clone();
     for (n, (row, _)) in rows.iter().enumerate() {
         if let Some(other) = same(rows, n) {
@@ -329,8 +343,8 @@ fn placed(rows: &[(Row, DType)]) -> (Vec<usize>, Vec<Lane>) {
         }
         row.arguments().into_iter().for_each(|a| last_reader[source[a]] = n);
     }
-    let (mut places, mut lanes): (Vec<usize>, Vec<Lane>) = (Vec::new(), Vec::new());
-    let mut free: Vec<usize> = Vec::new();
+    let (mut places, mut lanes) = (Buffer::with_room(rows.len()), Buffer::<Lane>::with_room(rows.len()));
+    let mut free: Buffer<usize> = Buffer::with_room(rows.len());
     for (n, &(row, dtype)) in rows.iter().enumerate() {
         let known = match row {
             Row::Const(_) => (0..n).find(|&m| rows[m] == (row, dtype)).map(|m| places[m]),
@@ -344,7 +358,7 @@ fn placed(rows: &[(Row, DType)]) -> (Vec<usize>, Vec<Lane>) {
         if let Row::Const(value) = row {
             constant(value, dtype, &mut lanes[places[n]]);
         }
-        let mut read: Vec<usize> = row.arguments().into_iter().map(|a| source[a]).collect();
+        let mut read: Few<usize> = row.arguments().into_iter().map(|a| source[a]).collect();
         read.sort_unstable();
         read.dedup();
         // The last row's values are read when all rows are done.
@@ -407,7 +421,7 @@ fn load(from: Elements<'_>, at: i64, step: i64, out: &mut ValuesMut<'_>, range: 
 }
 
 /// The base of every operand at a point of loops outside the block.
-pub(crate) fn shift(base: &[i64], steps: &[Vec<i64>], at: &[usize], out: &mut Vec<i64>) {
+pub(crate) fn shift(base: &[i64], steps: &[Few<i64>], at: &[usize], out: &mut Few<i64>) {
     out.clear();
     out.extend(base.iter().zip(steps).map(|(b, s)| b + dot(s, at)));
 }
