@@ -4,7 +4,7 @@
 use super::lanes::{Lane, Segment};
 use ein_ir::dtype::DType;
 use ein_ir::expr::Row;
-use ein_ir::region::Interval;
+use ein_ir::region::{Interval, Region};
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -100,9 +100,45 @@ impl<T: Kept + fmt::Debug> fmt::Debug for Buffer<T> {
     }
 }
 
+/// A box of a kernel's own, whose list goes back where it came from.
+#[derive(Debug)]
+pub(crate) struct NearRegion(Region);
+
+impl NearRegion {
+    /// Of these intervals.
+    pub(crate) fn of(intervals: impl IntoIterator<Item = Interval>) -> Self {
+        let mut list = Buffer::with_room(8);
+        list.extend(intervals);
+        Self(Region(std::mem::take(&mut list.0)))
+    }
+}
+
+impl Drop for NearRegion {
+    fn drop(&mut self) {
+        drop(Buffer(std::mem::take(&mut self.0.0)));
+    }
+}
+
+impl Deref for NearRegion {
+    type Target = Region;
+    fn deref(&self) -> &Region {
+        &self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn regions_are_used_again() {
+        let index = |n: usize| Interval::new(n, n + 1);
+        let first = NearRegion::of([index(3), index(5)]);
+        assert_eq!(*first, Region::of(&[(3, 4), (5, 6)]));
+        let place = first.0.0.as_ptr();
+        drop(first);
+        assert_eq!(NearRegion::of([index(1)]).0.0.as_ptr(), place);
+    }
 
     #[test]
     fn lists_are_used_again() {

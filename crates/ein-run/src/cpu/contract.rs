@@ -1,6 +1,7 @@
 //! Contractions as matrix products: which labels are rows, columns and the inner extent, and which are
 //! looped over.
 
+use super::buffer::NearRegion;
 use super::gathered::{Gathered, gathered};
 use super::gemm::Matrix;
 use super::grid::Grid;
@@ -268,7 +269,7 @@ pub(crate) fn each_tile(
     each: &mut dyn Use,
 ) -> Result<bool, Cause> {
     let [Some(left), Some(right)] = operands else { return Ok(false) };
-    let whole = Region(labels.0[..e.rank].to_vec());
+    let whole = NearRegion::of(labels.0[..e.rank].iter().copied());
     if left.packed == right.packed || !matches!(e.dtype, DType::F32 | DType::BF16) {
         return Ok(false);
     }

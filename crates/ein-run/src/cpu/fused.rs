@@ -4,12 +4,14 @@
 //! factor as they come out of the registers, else some rows at a time, so that statistics and the map that reads them
 //! pass over memory once.
 
+use super::buffer::NearRegion;
 use super::constants::{Constants, Tables};
 use super::contract;
 use super::einsum::einsum;
 use super::parts::cut;
 use super::piece::{Piece, PieceMut};
 use super::sinks::Use;
+use super::strided::Few;
 use super::{Scratch, kernel};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
@@ -30,6 +32,10 @@ pub(crate) struct Tail {
     constants: Option<Constants>,
     /// Where the map's operands are.
     sources: Vec<Source>,
+    /// The block of every stage.
+    pub(crate) labels: Vec<Region>,
+    /// How what the first stage leaves is stored: as it is, and as a tile of a product.
+    between: [Form; 2],
 }
 
 /// A fused row.
@@ -102,7 +108,10 @@ impl Tail {
         let (map, sources) = tail;
         let labels = &stages[stages.len() - 1].labels;
         let constants = Constants::of(&map.join, map.accesses.len(), labels, tables);
-        Ok(Self { map, constants, sources })
+        let rank = head.result.shape.len();
+        let between = [head.result.dtype, DType::F32].map(|dtype| Form::finished(dtype, rank));
+        let labels = stages.iter().map(|s| s.labels.clone()).collect();
+        Ok(Self { map, constants, sources, labels, between })
     }
 }
 
@@ -123,7 +132,7 @@ impl Fused<'_> {
             Some(Source::Read(n)) => Some(reads[*n]),
             Some(Source::Previous) | None => None,
         };
-        let operands: Vec<Option<Piece<'_>>> = first.operands.iter().map(read).collect();
+        let operands: Few<Option<Piece<'_>>> = first.operands.iter().map(read).collect();
         let rank = self.head.spec.as_ref().map_or(0, |s| s.rank);
         if let Op::Einsum(e) = &self.head.op {
             let mut applied = Applied { fused: self, labels: last, rank, reads, result: &mut *result };
@@ -160,19 +169,21 @@ impl Fused<'_> {
         result: &mut PieceMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), Cause> {
-        let restricted = |labels: &Region| Region([leading, &labels.0[leading.len()..]].concat());
+        let restricted = |labels: &Region| NearRegion::of(leading.iter().chain(&labels.0[leading.len()..]).copied());
         let last = &self.labels[self.labels.len() - 1];
         let labels = restricted(&self.labels[0]);
         let spec = self.head.spec.as_ref().ok_or_else(|| Cause::malformed("the first stage does not compute"))?;
-        let region = spec.result_region(&labels);
-        let form = Form::finished(self.head.result.dtype, region.rank());
+        let form = &self.tail.between[0];
+        let stacked = spec.stacked.map(|n| Interval::new(0, n));
+        let region = NearRegion::of(labels.0[..spec.rank].iter().copied().chain(stacked));
+        let size = region.volume() * form.fields[0].dtype.bytes();
         let mut memory = std::mem::take(&mut scratch.between);
-        memory.resize(memory.len().max(form.layout(&region).1.div_ceil(8)), 0);
+        memory.resize(memory.len().max(size.div_ceil(8)), 0);
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-        let bytes = &mut bytes[..form.layout(&region).1];
-        let mut piece = PieceMut::new(&region, &form, &mut *bytes);
+        let bytes = &mut bytes[..size];
+        let mut piece = PieceMut::new(&region, form, &mut *bytes);
         let done = kernel(self.head, None, &labels, true, operands, &mut piece, scratch).and_then(|()| {
-            let between = Piece::new(&region, &form, bytes);
+            let between = Piece::new(&region, form, bytes);
             self.map(&restricted(last), Some(between), reads, result)
         });
         scratch.between = memory;
@@ -191,7 +202,7 @@ impl Fused<'_> {
             Source::Read(n) => Some(reads[*n]),
             Source::Previous => between,
         };
-        let operands: Vec<Option<Piece<'_>>> = self.tail.sources.iter().map(operand).collect();
+        let operands: Few<Option<Piece<'_>>> = self.tail.sources.iter().map(operand).collect();
         einsum(&self.tail.map, labels, &operands, result, true, &self.head.name, self.tail.constants.as_ref())
     }
 }
@@ -215,37 +226,40 @@ fn is_map(row: &OpRow) -> bool {
 }
 
 /// The boxes that the points of a range make, in row-major order of the labels: few, and together just those.
-fn boxes(labels: &[Interval], range: Range<usize>) -> Vec<Vec<Interval>> {
+fn boxes(labels: &[Interval], range: Range<usize>) -> Few<Few<Interval>> {
+    let mut found = Few::new();
+    add_boxes(labels, range, &mut Few::new(), &mut found);
+    found
+}
+
+/// The same, behind the outer indices `before`.
+fn add_boxes(labels: &[Interval], range: Range<usize>, before: &mut Few<Interval>, found: &mut Few<Few<Interval>>) {
     if range.is_empty() {
-        return Vec::new();
+        return;
     }
-    let Some((outer, inner)) = labels.split_first() else { return vec![Vec::new()] };
+    let Some((outer, inner)) = labels.split_first() else { return found.push(before.clone()) };
     let size: usize = inner.iter().map(|i| i.len()).product();
     let (first, last) = (range.start / size, (range.end - 1) / size);
-    let one = |n: usize| {
+    let one = |n: usize, before: &mut Few<Interval>, found: &mut Few<Few<Interval>>| {
         let base = n * size;
         let part = range.start.max(base) - base..range.end.min(base + size) - base;
-        let index = Interval::new(outer.lo + n, outer.lo + n + 1);
-        boxes(inner, part).into_iter().map(move |mut b| {
-            b.insert(0, index);
-            b
-        })
+        before.push(Interval::new(outer.lo + n, outer.lo + n + 1));
+        add_boxes(inner, part, before, found);
+        before.pop();
     };
     // Indices of the outermost label that have all their points go together.
     let whole_from = if range.start == first * size { first } else { first + 1 };
     let whole_to = if range.end == (last + 1) * size { last + 1 } else { last };
-    let mut found = Vec::new();
     if whole_from > first {
-        found.extend(one(first));
+        one(first, before, found);
     }
     if whole_from < whole_to {
         let all = Interval::new(outer.lo + whole_from, outer.lo + whole_to);
-        found.push([&[all], inner].concat());
+        found.push(before.iter().chain([&all]).chain(inner).copied().collect());
     }
     if whole_to <= last && (last > first || whole_from == first) {
-        found.extend(one(last));
+        one(last, before, found);
     }
-    found
 }
 
 /// Where tiles of a product go: through the map into the result.
@@ -259,19 +273,19 @@ struct Applied<'a, 'b, 'c> {
 
 impl Use for Applied<'_, '_, '_> {
     fn tile(&mut self, rows: Range<usize>, lead: usize, columns: Range<usize>, values: &[f32]) -> Result<(), Cause> {
-        let mut trailing = self.labels.0[lead..].to_vec();
+        let mut trailing: Few<Interval> = Few::from_slice(&self.labels.0[lead..]);
         if self.rank == lead + 1 {
             let first = trailing[0].lo;
             trailing[0] = Interval::new(first + columns.start, first + columns.end);
         }
         let width: usize = trailing[..self.rank - lead].iter().map(|i| i.len()).product();
-        let form = Form::finished(DType::F32, self.rank);
+        let form = &self.fused.tail.between[1];
         let mut at = 0;
         for part in boxes(&self.labels.0[..lead], rows) {
-            let labels = Region([&part[..], &trailing].concat());
-            let region = Region(labels.0[..self.rank].to_vec());
+            let labels = NearRegion::of(part.iter().chain(&trailing).copied());
+            let region = NearRegion::of(labels.0[..self.rank].iter().copied());
             let size = part.iter().map(|i| i.len()).product::<usize>() * width;
-            let between = Some(Piece::new(&region, &form, bytemuck::cast_slice(&values[at..at + size])));
+            let between = Some(Piece::new(&region, form, bytemuck::cast_slice(&values[at..at + size])));
             at += size;
             self.fused.map(&labels, between, self.reads, self.result)?;
         }
@@ -294,7 +308,7 @@ mod tests {
                     let found = boxes(&labels, lo..hi);
                     let points: Vec<Vec<usize>> = found
                         .iter()
-                        .flat_map(|b| ein_ir::region::points(&Region(b.clone())).collect::<Vec<_>>())
+                        .flat_map(|b| ein_ir::region::points(&Region(b.to_vec())).collect::<Vec<_>>())
                         .collect();
                     assert_eq!(points, all[lo..hi], "{extents:?} {lo}..{hi}");
                     assert!(found.len() < 2 * extents.len().max(1), "{extents:?} {lo}..{hi}: {found:?}");

@@ -235,9 +235,9 @@ impl Prepared {
             Verb::Kernel { labels, .. } => {
                 self.block(graph, std::slice::from_ref(labels), &pieces, &mut result, scratch)
             }
-            Verb::Fused { stages } => {
-                let labels: Vec<Region> = stages.iter().map(|s| s.labels.clone()).collect();
-                self.block(graph, &labels, &pieces, &mut result, scratch)
+            Verb::Fused { .. } => {
+                let labels = self.tail.as_ref().map_or(&[][..], |tail| &tail.labels);
+                self.block(graph, labels, &pieces, &mut result, scratch)
             }
             Verb::View { .. } => match &self.copies {
                 Copies::View(view) => view.run(&pieces, &mut result),
