@@ -13,17 +13,20 @@ use std::sync::Arc;
 /// Elements of all tables of a process's devices, at most.
 const KEPT: usize = 1 << 22;
 
+/// A row of an expression and its type.
+type TypedRow = (Row, DType);
+
 /// The tables that rows share, by expression and the indices that it depends on.
 #[derive(Default)]
 pub(crate) struct Tables {
-    known: HashMap<(Vec<(Row, DType)>, Region), Arc<Table>>,
+    known: HashMap<(Vec<TypedRow>, Region), Arc<Table>>,
     elements: usize,
 }
 
 /// An expression without its constant parts.
 pub(crate) struct Constants {
     /// Operands from the number of the einsum's on are the tables.
-    pub(crate) join: Vec<(Row, DType)>,
+    pub(crate) join: Vec<TypedRow>,
     tables: Vec<Constant>,
 }
 
