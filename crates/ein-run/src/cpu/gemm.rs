@@ -2,7 +2,7 @@
 //! pointers.
 #![allow(unsafe_code)]
 
-use super::tiled;
+use super::{thin, tiled};
 use gemm::Parallelism;
 
 /// A matrix to read: element `(r, c)` is `data[at + r * row + c * column]`.
@@ -26,8 +26,8 @@ pub(crate) struct MatrixMut<'a, T> {
 pub(crate) trait Factor: gemm_type::Sealed + Copy + Default + PartialEq + 'static {
     const ONE: Self;
 
-    /// As [`product`] in tile registers, or `false` where it is not done so.
-    fn tiled(_: [usize; 3], _: Matrix<'_, Self>, _: Matrix<'_, Self>, _: &mut MatrixMut<'_, Self>, _: bool) -> bool {
+    /// As [`product`] in tile registers or, of few rows, in place, or `false` where it is not done so.
+    fn own(_: [usize; 3], _: Matrix<'_, Self>, _: Matrix<'_, Self>, _: &mut MatrixMut<'_, Self>, _: bool) -> bool {
         false
     }
 }
@@ -42,14 +42,14 @@ mod gemm_type {
 impl Factor for f32 {
     const ONE: Self = 1.0;
 
-    fn tiled(
+    fn own(
         extents: [usize; 3],
         a: Matrix<'_, f32>,
         b: Matrix<'_, f32>,
         out: &mut MatrixMut<'_, f32>,
         add: bool,
     ) -> bool {
-        tiled::product(extents, a, b, out, add)
+        tiled::product(extents, a, b, out, add) || thin::product(extents, a, b, out, add)
     }
 }
 
@@ -89,12 +89,26 @@ pub(crate) fn product<T: Factor>(
     out: &mut MatrixMut<'_, T>,
     add: bool,
 ) {
-    if !T::tiled(extents, a, b, out, add) {
+    if extents[0] == 0 || extents[1] == 0 {
+        return;
+    }
+    check(extents, a, b, out);
+    if !T::own(extents, a, b, out, add) {
         plain(extents, a, b, out, add);
     }
 }
 
-/// [`product`] without tile registers.
+/// Panics where a matrix leaves its slice, or elements of the result are the same memory.
+fn check<T>([m, n, k]: [usize; 3], a: Matrix<'_, T>, b: Matrix<'_, T>, out: &MatrixMut<'_, T>) {
+    assert!(inside(out.data.len(), out.at, [m, n], [out.row, out.column]), "the result lies in its slice");
+    assert!(distinct([m, n], [out.row, out.column]), "the result's elements are different memory");
+    if k > 0 {
+        assert!(inside(a.data.len(), a.at, [m, k], [a.row, a.column]), "the left factor lies in its slice");
+        assert!(inside(b.data.len(), b.at, [k, n], [b.row, b.column]), "the right factor lies in its slice");
+    }
+}
+
+/// [`product`] by the `gemm` crate.
 pub(crate) fn plain<T: Factor>(
     [m, n, k]: [usize; 3],
     a: Matrix<'_, T>,
@@ -105,12 +119,7 @@ pub(crate) fn plain<T: Factor>(
     if m == 0 || n == 0 {
         return;
     }
-    assert!(inside(out.data.len(), out.at, [m, n], [out.row, out.column]), "the result lies in its slice");
-    assert!(distinct([m, n], [out.row, out.column]), "the result's elements are different memory");
-    if k > 0 {
-        assert!(inside(a.data.len(), a.at, [m, k], [a.row, a.column]), "the left factor lies in its slice");
-        assert!(inside(b.data.len(), b.at, [k, n], [b.row, b.column]), "the right factor lies in its slice");
-    }
+    check([m, n, k], a, b, out);
     let (left, right) = if k > 0 { (a.at as usize, b.at as usize) } else { (0, 0) };
     // SAFETY: every element that `gemm` reads of `a` and `b` and reads or writes of `out` lies in their
     // slices (asserted above), the elements of `out` are distinct, `out` is borrowed mutably and so

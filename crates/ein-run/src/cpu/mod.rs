@@ -32,6 +32,7 @@ mod state;
 mod strided;
 #[cfg(test)]
 mod tests;
+mod thin;
 mod tiled;
 pub(crate) mod tiles;
 mod view;
