@@ -39,6 +39,9 @@ pub(super) enum Order {
     Justified(u8),
     /// As [`Order::Deep`], then [justified](Schedule::justified) so many times.
     Settled(u8),
+    /// What is [`Order::Justified`] with time running backwards: pieces one after the other, each as late as it can, in the
+    /// order in which they then arrive, and from there justified so many times.
+    Late(u8),
     /// Pieces one after the other, each all the way, so that little is under way at once.
     Piecewise,
 }
@@ -60,6 +63,7 @@ impl Order {
             Self::Deep => Some(Self::Settled(1)),
             Self::Settled(times) => Some(Self::Settled(times + 1)),
             Self::Justified(times) => Some(Self::Justified(times + 1)),
+            Self::Late(times) => Some(Self::Late(times + 1)),
             Self::Piecewise => None,
         }
     }
@@ -69,6 +73,14 @@ impl Schedule {
     /// When the last move arrives on the machine, local work being free.
     pub(super) fn seconds(&self, net: &Net) -> f64 {
         makespan(net.machine, &self.transfers).0
+    }
+
+    /// The same moves in the order in which they arrive.
+    fn as_it_arrives(&self, net: &Net) -> Schedule {
+        let spans = run(net.machine, &self.transfers);
+        let mut order: Vec<usize> = (0..self.transfers.len()).collect();
+        order.sort_by(|&a, &b| spans[a].arrived.total_cmp(&spans[b].arrived).then(a.cmp(&b)));
+        self.ordered(&order)
     }
 
     /// The same moves in the order in which they end when time runs backwards (forward–backward improvement, Tormos
@@ -86,6 +98,11 @@ impl Schedule {
         let mut order: Vec<usize> = (0..self.transfers.len()).collect();
         // Latest in backward time is first in forward time; equal times keep the order they had.
         order.sort_by(|&a, &b| spans[last - b].arrived.total_cmp(&spans[last - a].arrived).then(a.cmp(&b)));
+        self.ordered(&order)
+    }
+
+    /// The same moves in another order, in which each still comes after what it waits for.
+    fn ordered(&self, order: &[usize]) -> Schedule {
         let mut place = vec![0u32; order.len()];
         order.iter().enumerate().for_each(|(n, &old)| place[old] = n as u32);
         let moved = |&old: &usize| {
@@ -123,6 +140,7 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
             let slot = match order {
                 Order::Justified(_) => (0, piece.place + crossing.level),
                 Order::Deep | Order::Settled(_) => (depth - crossing.behind, piece.place),
+                Order::Late(_) => (0, piece.place + depth - crossing.behind),
                 Order::Piecewise => (piece.place, crossing.level),
             };
             let (from, to) = (crossing.hop.0.index(), crossing.hop.1.index());
@@ -157,6 +175,7 @@ pub(super) fn schedule(net: &Net, exchange: &Exchange, scheme: &Scheme, wanted: 
     let made = Schedule { pieces, routes: Rc::new(routes), travels, transfers };
     match order {
         Order::Deep | Order::Piecewise => made,
+        Order::Late(times) => (0..times).fold(made.as_it_arrives(net), |made, _| made.justified(net)),
         Order::Justified(times) | Order::Settled(times) => (0..times).fold(made, |made, _| made.justified(net)),
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const MOST_MOVES: usize = 8000;
 const MOST_MOVES_EACH: usize = 560;
 /// The same of machines with more devices than a server has, whose trees are deep.
-const MOST_MOVES_OF_MANY: usize = 2300;
+const MOST_MOVES_OF_MANY: usize = 1650;
 const MANY: usize = 17;
 /// Seconds from which a candidate may have twice as many.
 const LONG: f64 = 1e-3;
@@ -34,10 +34,9 @@ const MUCH: f64 = 0.4;
 const HOPEFUL: usize = 3;
 const MUCH_QUICKER: f64 = 0.99;
 const SMALL: usize = 2500;
-/// How far above what cannot be beaten the best is packed again, how often, and how much a late end counts.
+/// How far above what cannot be beaten the best is packed again, and how much a late end counts.
 const MISSED: f64 = 1.03;
-const REPACKED: usize = 1;
-const FEEDBACK: f64 = 0.5;
+const FEEDBACK: [f64; 2] = [0.5, 0.2];
 /// Moves that are simulated to put those of the best in a better order, and the least that a round has to gain.
 const POLISH: usize = 8_000;
 const GAIN: f64 = 0.998;
@@ -49,6 +48,9 @@ const AS_QUICK: f64 = 1.001;
 const CONTENDS: f64 = 1.01;
 /// How many less deep candidates than the best that could be as quick are cut more finely.
 const CONTENDERS: usize = 2;
+
+/// How much less than the best's the load of another candidate is for it to be put in order again and again.
+const LESS: f64 = 0.97;
 
 /// How much sooner than with coarser pieces a candidate should end to be cut more finely.
 const FINER: f64 = 0.99;
@@ -179,6 +181,10 @@ impl Trials<'_> {
                 score.depth > 1 && moves <= self.question.most_moves(score)
             };
             let Some(lag) = [0.5, 0.72].map(|times| times * lag).into_iter().find(fits) else { return };
+            // Trees over many devices are cut into many pieces or not at all.
+            if self.question.net.devices >= MANY {
+                self.left = self.left.max(self.question.most_moves(score) + TO_SIMULATE);
+            }
             if self.try_one(candidate, lag, order).is_none() || self.each[&candidate].seconds > GAIN * seconds {
                 return;
             }
@@ -215,23 +221,54 @@ impl Trials<'_> {
         }
     }
 
-    /// Packs again and again, each time with what was done last taken for slower than it is: what shares a port gets equal
-    /// parts of it and not what the shares of its routes ask for, and what comes late keeps others waiting.
+    /// The quickest few of other candidates that load ports less than `best`, or of all if it is far from what cannot be
+    /// beaten: they may only be in a bad order.
+    fn others(&self, best: &Tried, enough: f64) -> Vec<Tried> {
+        let load = |t: &Tried| self.candidates[t.candidate].0.load;
+        let (far, missed) = (best.seconds > FAR * enough, best.seconds > MISSED * enough);
+        let worth = |t: &&Tried| t.candidate != best.candidate && (far || missed && load(t) < LESS * load(best));
+        let mut others: Vec<Tried> = self.each.values().filter(worth).cloned().collect();
+        others.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.candidate.cmp(&b.candidate)));
+        others.truncate(OTHERS);
+        others
+    }
+
+    /// Packs the best again, and others that load ports less.
     fn repack(&mut self, enough: f64) {
-        let question = self.question;
-        let net = question.net;
-        let Some(best) = self.best() else { return };
-        let (score, scheme) = &self.candidates[best.candidate];
-        // Where latency is most of it, packing gains nothing.
-        let short = score.depth <= 1 || score.load <= score.latency;
-        if net.devices > MOST_PACKED || short || best.seconds <= MISSED * enough {
+        let Some(best) = self.best().cloned() else { return };
+        if self.question.net.devices > MOST_PACKED || best.seconds <= MISSED * enough {
             return;
         }
-        let (lag, order) = (best.lag, best.order);
+        let load = |t: &Tried| self.candidates[t.candidate].0.load;
+        let mut others = self.others(&best, enough);
+        others.retain(|t| load(t) < LESS * load(&best));
+        let hard = best.seconds > FAR * enough || !others.is_empty();
+        if hard {
+            self.left = self.left.max(MOST_SIMULATED);
+        }
+        let feedback: &[f64] = if hard { &FEEDBACK } else { &FEEDBACK[..1] };
+        for base in std::iter::once(best).chain(others) {
+            for &feedback in feedback {
+                self.repacked(&base, if hard { HARDER } else { 1 }, feedback, enough);
+            }
+        }
+    }
+
+    /// Packs a candidate again and again, each time with what was done last taken for slower than it is: what shares a
+    /// port gets equal parts of it and not what the shares of its routes ask for, and what comes late keeps others waiting.
+    fn repacked(&mut self, base: &Tried, times: usize, feedback: f64, enough: f64) {
+        let question = self.question;
+        let net = question.net;
+        let (score, scheme) = &self.candidates[base.candidate];
+        // Where latency is most of it, packing gains nothing.
+        if score.depth <= 1 || score.load <= score.latency {
+            return;
+        }
+        let (lag, order) = (base.lag, base.order);
         let mut scheme = scheme.clone();
-        let mut pieces = best.pieces.clone();
+        let mut pieces = base.pieces.clone();
         let mut slower = vec![1.0; net.slowness.len()];
-        let times = if best.seconds > FAR * enough { HARDER * REPACKED } else { REPACKED };
+        let mut before = f64::INFINITY;
         for _ in 0..times {
             let made = schedule(net, question.exchange, &scheme, &pieces, order);
             let spans = run(net.machine, &made.transfers);
@@ -243,29 +280,35 @@ impl Trials<'_> {
             }
             let last = ends.iter().copied().fold(0.0, f64::max);
             for (slower, end) in slower.iter_mut().zip(ends) {
-                *slower *= (end / last).max(0.5).powf(FEEDBACK);
+                *slower *= (end / last).max(0.5).powf(feedback);
             }
             let effort = Effort { rounds: 60, turns: TURNS, enough: 0.0, taste: Taste::default() };
             scheme = repack(net, &scheme, &effort, &slower);
             let score = scheme.score(net);
             pieces = score.pieces(lag);
             self.candidates.push((score, scheme.clone()));
-            if self.try_one(self.candidates.len() - 1, lag, order).is_none() || self.seconds() <= MISSED * enough {
+            let Some(seconds) = self.try_one(self.candidates.len() - 1, lag, order) else { return };
+            // Once it gets worse it goes on doing so.
+            if seconds > before || self.seconds() <= MISSED * enough {
                 return;
             }
+            before = seconds;
         }
     }
 
-    /// Puts the moves of the best in order again and again, as long as that gains something; of the best of a few other
-    /// candidates, too, where the best is far from what cannot be beaten.
+    /// Puts the moves of the best in order again and again, as long as that gains something; of a few other candidates, too,
+    /// where the best is far from what cannot be beaten.
     fn polish(&mut self, enough: f64) {
         let Some(best) = self.best().cloned() else { return };
-        let far = best.seconds > FAR * enough;
-        let mut others: Vec<Tried> =
-            self.each.values().filter(|t| far && t.candidate != best.candidate).cloned().collect();
-        others.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.candidate.cmp(&b.candidate)));
-        for tried in std::iter::once(best).chain(others.into_iter().take(OTHERS)) {
-            let found = self.polished(tried, enough, if far { HARDER * POLISH } else { POLISH });
+        let mut all = vec![best];
+        all.extend(self.others(&all[0], enough));
+        let hard = all[0].seconds > FAR * enough || all.len() > 1;
+        for tried in all {
+            if tried.seconds > MISSED * enough && tried.depth > 1 && tried.moves <= POLISH {
+                self.try_one(tried.candidate, tried.lag, Order::Late(1));
+            }
+            let known = self.each.get(&tried.candidate).cloned().unwrap_or(tried);
+            let found = self.polished(known, enough, if hard { HARDER * POLISH } else { POLISH });
             self.keep(found);
         }
     }
