@@ -36,7 +36,7 @@ const MUCH_QUICKER: f64 = 0.99;
 const SMALL: usize = 2500;
 /// How far above what cannot be beaten the best is packed again, and how much a late end counts.
 const MISSED: f64 = 1.03;
-const FEEDBACK: [f64; 2] = [0.5, 0.2];
+const FEEDBACK: f64 = 0.5;
 /// Moves that are simulated to put those of the best in a better order, and the least that a round has to gain.
 const POLISH: usize = 8_000;
 const GAIN: f64 = 0.998;
@@ -242,21 +242,18 @@ impl Trials<'_> {
         let load = |t: &Tried| self.candidates[t.candidate].0.load;
         let mut others = self.others(&best, enough);
         others.retain(|t| load(t) < LESS * load(&best));
-        let hard = best.seconds > FAR * enough || !others.is_empty();
-        if hard {
+        if !others.is_empty() {
             self.left = self.left.max(MOST_SIMULATED);
         }
-        let feedback: &[f64] = if hard { &FEEDBACK } else { &FEEDBACK[..1] };
+        let times = if best.seconds > FAR * enough || !others.is_empty() { HARDER } else { 1 };
         for base in std::iter::once(best).chain(others) {
-            for &feedback in feedback {
-                self.repacked(&base, if hard { HARDER } else { 1 }, feedback, enough);
-            }
+            self.repacked(&base, times, enough);
         }
     }
 
     /// Packs a candidate again and again, each time with what was done last taken for slower than it is: what shares a
     /// port gets equal parts of it and not what the shares of its routes ask for, and what comes late keeps others waiting.
-    fn repacked(&mut self, base: &Tried, times: usize, feedback: f64, enough: f64) {
+    fn repacked(&mut self, base: &Tried, times: usize, enough: f64) {
         let question = self.question;
         let net = question.net;
         let (score, scheme) = &self.candidates[base.candidate];
@@ -280,7 +277,7 @@ impl Trials<'_> {
             }
             let last = ends.iter().copied().fold(0.0, f64::max);
             for (slower, end) in slower.iter_mut().zip(ends) {
-                *slower *= (end / last).max(0.5).powf(feedback);
+                *slower *= (end / last).max(0.5).powf(FEEDBACK);
             }
             let effort = Effort { rounds: 60, turns: TURNS, enough: 0.0, taste: Taste::default() };
             scheme = repack(net, &scheme, &effort, &slower);
@@ -300,11 +297,13 @@ impl Trials<'_> {
     /// where the best is far from what cannot be beaten.
     fn polish(&mut self, enough: f64) {
         let Some(best) = self.best().cloned() else { return };
+        let far = best.seconds > FAR * enough;
         let mut all = vec![best];
         all.extend(self.others(&all[0], enough));
-        let hard = all[0].seconds > FAR * enough || all.len() > 1;
-        for tried in all {
-            if tried.seconds > MISSED * enough && tried.depth > 1 && tried.moves <= POLISH {
+        let hard = far || all.len() > 1;
+        for (n, tried) in all.into_iter().enumerate() {
+            // Where many are put in order again one late order is enough.
+            if (n == 0 || !far) && tried.seconds > MISSED * enough && tried.depth > 1 && tried.moves <= POLISH {
                 self.try_one(tried.candidate, tried.lag, Order::Late(1));
             }
             let known = self.each.get(&tried.candidate).cloned().unwrap_or(tried);
