@@ -344,7 +344,7 @@ impl Question<'_> {
         if candidates.is_empty() {
             return first.recipe;
         }
-        first.or(trials::quickest(self, candidates, 1, enough)).recipe
+        first.or(trials::quickest(self, candidates, 1, enough), self.as_quick()).recipe
     }
 
     /// A packed scheme, and what it costs.

@@ -42,8 +42,10 @@ const POLISH: usize = 8_000;
 const GAIN: f64 = 0.998;
 
 /// How much longer than the quickest a candidate may take whose moves wait for fewer others: what a plan's exchanges are
-/// priced at counts the latency of every move of the longest chain, and programs by hand are to be no quicker.
-const AS_QUICK: f64 = 1.001;
+/// priced at counts the latency of every move of the longest chain.
+const AS_QUICK: f64 = 1.01;
+/// The same where all that moves comes from one device and goes to one: programs by hand are to be no quicker.
+const AS_QUICK_STRAIGHT: f64 = 1.001;
 /// How much longer than the quickest what a less deep candidate needs at least may be for it to be cut more finely, too.
 const CONTENDS: f64 = 1.01;
 /// How many less deep candidates than the best that could be as quick are cut more finely.
@@ -92,7 +94,7 @@ impl Trials<'_> {
 
     /// Of those about as quick as the quickest the least deep, and of these the quickest.
     fn best(&self) -> Option<&Tried> {
-        let most = AS_QUICK * self.seconds();
+        let most = self.question.as_quick() * self.seconds();
         let order = |a: &&Tried, b: &&Tried| a.depth.cmp(&b.depth).then(a.seconds.total_cmp(&b.seconds));
         self.each.values().filter(|t| t.seconds <= most).min_by(order)
     }
@@ -165,7 +167,7 @@ impl Trials<'_> {
             if !self.each.contains_key(&candidate) {
                 self.try_one(candidate, f64::INFINITY, Order::Deep);
             }
-            self.refined(candidate, enough.max(AS_QUICK * self.seconds()));
+            self.refined(candidate, enough.max(self.question.as_quick() * self.seconds()));
         }
     }
 
@@ -359,10 +361,10 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// The quicker of two, or the less deep if both are about as quick.
-    pub(super) fn or(self, other: Found) -> Found {
+    /// The quicker of two, or the less deep if the one takes no more than `as_quick` times as long as the other.
+    pub(super) fn or(self, other: Found, as_quick: f64) -> Found {
         let least = self.seconds.min(other.seconds);
-        let key = |f: &Found| (if f.seconds <= AS_QUICK * least { f.depth } else { usize::MAX }, f.seconds);
+        let key = |f: &Found| (if f.seconds <= as_quick * least { f.depth } else { usize::MAX }, f.seconds);
         let ((own, seconds), (others, theirs)) = (key(&self), key(&other));
         if own.cmp(&others).then(seconds.total_cmp(&theirs)).is_le() { self } else { other }
     }
@@ -438,6 +440,12 @@ pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, al
 }
 
 impl Question<'_> {
+    /// How many times as long as the quickest a less deep candidate may take.
+    pub(super) fn as_quick(&self) -> f64 {
+        let straight = self.shared.iter().all(|b| b.finished && b.readers.len() == 1);
+        if straight { AS_QUICK_STRAIGHT } else { AS_QUICK }
+    }
+
     /// Seconds, a little more for every move of a device: of programs about as quick the one with fewer is better.
     fn dear(&self, seconds: f64, moves: usize) -> f64 {
         seconds * (1.0 + 4e-6 * moves as f64 / self.net.devices as f64)
