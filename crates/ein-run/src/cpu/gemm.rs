@@ -92,14 +92,14 @@ pub(crate) fn product<T: Factor>(
     if extents[0] == 0 || extents[1] == 0 {
         return;
     }
-    check(extents, a, b, out);
+    check(extents, &a, &b, out);
     if !T::own(extents, a, b, out, add) {
         plain(extents, a, b, out, add);
     }
 }
 
 /// Panics where a matrix leaves its slice, or elements of the result are the same memory.
-fn check<T>([m, n, k]: [usize; 3], a: Matrix<'_, T>, b: Matrix<'_, T>, out: &MatrixMut<'_, T>) {
+fn check<T>([m, n, k]: [usize; 3], a: &Matrix<'_, T>, b: &Matrix<'_, T>, out: &MatrixMut<'_, T>) {
     assert!(inside(out.data.len(), out.at, [m, n], [out.row, out.column]), "the result lies in its slice");
     assert!(distinct([m, n], [out.row, out.column]), "the result's elements are different memory");
     if k > 0 {
@@ -119,7 +119,7 @@ pub(crate) fn plain<T: Factor>(
     if m == 0 || n == 0 {
         return;
     }
-    check([m, n, k], a, b, out);
+    check([m, n, k], &a, &b, out);
     let (left, right) = if k > 0 { (a.at as usize, b.at as usize) } else { (0, 0) };
     // SAFETY: every element that `gemm` reads of `a` and `b` and reads or writes of `out` lies in their
     // slices (asserted above), the elements of `out` are distinct, `out` is borrowed mutably and so

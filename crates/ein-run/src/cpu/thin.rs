@@ -62,8 +62,8 @@ impl WithSimd for Thin<'_> {
                 let weights: [f32; LINES] = std::array::from_fn(|i| left[inner + i]);
                 add_lines(simd, weights, std::array::from_fn(|i| line(inner + i)), out);
             }
-            for inner in whole..k {
-                add_lines(simd, [left[inner]], [line(inner)], out);
+            for (&weight, inner) in left[whole..].iter().zip(whole..) {
+                add_lines(simd, [weight], [line(inner)], out);
             }
         }
     }
