@@ -150,7 +150,7 @@ pub fn block(
 /// The id that stands at a point of some ids, if it names one of `rows`.
 pub(crate) fn checked_id(ids: &Operand, point: &[usize], operation: &str, rows: usize) -> Result<usize, EvalError> {
     let steps = strides(&ids.region.shape());
-    let id = ids.data.scalar(offset(point, &ids.region, &steps)).to_i64();
+    let id = ids.data.scalar(offset(point, &ids.region.0, &steps)).to_i64();
     let named = usize::try_from(id).ok().filter(|&id| id < rows);
     named.ok_or_else(|| EvalError::Index { operation: operation.into(), id, rows })
 }

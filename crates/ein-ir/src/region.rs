@@ -163,9 +163,9 @@ pub fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Where a point lies among the elements of a region stored with these strides.
-pub fn offset(point: &[usize], region: &Region, strides: &[usize]) -> usize {
-    point.iter().zip(&region.0).zip(strides).map(|((p, i), stride)| (p - i.lo) * stride).sum()
+/// Where a point lies among the elements of a region, by its intervals, stored with these strides.
+pub fn offset(point: &[usize], region: &[Interval], strides: &[usize]) -> usize {
+    point.iter().zip(region).zip(strides).map(|((p, i), stride)| (p - i.lo) * stride).sum()
 }
 
 /// The points of a region in row-major order.

@@ -129,7 +129,7 @@ impl Definition for Gather {
                 continue;
             }
             let index: Vec<usize> = [&point[..self.axis], &[id], &point[id_axes.end..]].concat();
-            let at = offset(&index, &table.region, &steps);
+            let at = offset(&index, &table.region.0, &steps);
             column.set(n, table.data.scalar(at));
         }
         Ok(vec![column])

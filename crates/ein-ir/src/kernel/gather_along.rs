@@ -92,7 +92,7 @@ impl Definition for GatherAlong {
                 continue;
             }
             point[self.axis] = id;
-            let at = offset(&point, &table.region, &steps);
+            let at = offset(&point, &table.region.0, &steps);
             column.set(n, table.data.scalar(at));
         }
         Ok(vec![column])

@@ -129,7 +129,7 @@ impl Definition for Scan {
         let mut starts = labels.clone();
         starts.0[self.axis].hi = starts.0[self.axis].lo + 1;
         for point in points(&starts) {
-            let (read, write) = (offset(&point, &x.region, &from), offset(&point, labels, &to));
+            let (read, write) = (offset(&point, &x.region.0, &from), offset(&point, &labels.0, &to));
             let elements = (0..extent).map(|i| x.data.scalar(read + i * from[self.axis]));
             for (i, value) in running(self.function, self.dtype, elements).enumerate() {
                 column.set(write + i * to[self.axis], value);

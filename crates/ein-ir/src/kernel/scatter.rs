@@ -169,9 +169,9 @@ impl Scattered {
             if row < out.0[self.axis].lo || row >= out.0[self.axis].hi {
                 continue;
             }
-            let value = source.data.scalar(offset(&point, &source.region, &from));
+            let value = source.data.scalar(offset(&point, &source.region.0, &from));
             point[self.axis] = row;
-            let n = offset(&point, &out, &to);
+            let n = offset(&point, &out.0, &to);
             column.set(n, plain(self.monoid, column.get(n), value, self.dtype));
         }
         Ok(vec![column])

@@ -90,7 +90,7 @@ impl Definition for TopK {
             let steps = strides(&x.region.shape());
             let n: Interval = labels.0[rank];
             for (row, point) in points(&rows).enumerate() {
-                let start = offset(&point, &x.region, &steps);
+                let start = offset(&point, &x.region.0, &steps);
                 let element = |i: usize| (x.data.scalar(start + i - x.region.0[rank].lo), i as i64);
                 let mut all: Vec<(Scalar, i64)> = (n.lo..n.hi).map(element).collect();
                 all.sort_by(|a, b| self.top.order(*a, *b));

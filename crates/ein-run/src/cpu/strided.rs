@@ -13,11 +13,6 @@ pub(crate) fn shape(region: &[Interval]) -> Few<usize> {
     region.iter().map(|i| i.len()).collect()
 }
 
-/// Where a point lies among the elements of a box that is stored with these steps.
-pub(crate) fn offset(point: &[usize], region: &[Interval], steps: &[usize]) -> usize {
-    point.iter().zip(region).zip(steps).map(|((p, i), step)| (p - i.lo) * step).sum()
-}
-
 /// Row-major steps, in elements, of a shape.
 pub(crate) fn strides(shape: &[usize]) -> Few<usize> {
     let mut steps = Few::from_elem(1, shape.len());

@@ -16,7 +16,7 @@ use crate::error::Cause;
 use bytemuck::cast_slice;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::Attention;
-use ein_ir::region::Interval;
+use ein_ir::region::{Interval, Region, offset};
 use ein_ir::spec::Band;
 
 /// Queries, or heads of one query, done together.
@@ -113,27 +113,22 @@ enum Given<'a> {
     Half([Tensor<'a, u16>; 3]),
 }
 
-/// The first index of every axis.
-fn origin(piece: &Piece<'_>) -> Few<usize> {
-    piece.region.0.iter().map(|i| i.lo).collect()
-}
-
 /// The bits of an operand in `bf16`.
 fn halves<'a>(piece: &Piece<'a>) -> Option<Tensor<'a, u16>> {
     let Elements::BF16(data) = piece.elements(0) else { return None };
-    Some(Tensor { data: cast_slice(data), origin: origin(piece), steps: strides(&shape(&piece.region.0)) })
+    Some(Tensor { data: cast_slice(data), region: piece.region, steps: strides(&shape(&piece.region.0)) })
 }
 
 /// An operand of four axes in the type of the computation.
 pub(super) struct Tensor<'a, T> {
     pub(super) data: &'a [T],
-    origin: Few<usize>,
+    region: &'a Region,
     pub(super) steps: Few<usize>,
 }
 
 impl<T> Tensor<'_, T> {
     pub(super) fn at(&self, index: [usize; 4]) -> i64 {
-        (0..4).map(|n| (index[n] - self.origin[n]) * self.steps[n]).sum::<usize>() as i64
+        offset(&index, &self.region.0, &self.steps) as i64
     }
 
     /// The rows of the last two axes from an element on.
@@ -169,7 +164,7 @@ fn tensor<'a, T: Score>(piece: Piece<'a>, buffer: &'a mut Vec<T>) -> Tensor<'a, 
         T::load(elements, 0, buffer);
         buffer
     };
-    Tensor { data, origin: origin(&piece), steps: strides(&shape(&piece.region.0)) }
+    Tensor { data, region: piece.region, steps: strides(&shape(&piece.region.0)) }
 }
 
 /// Keys or values as they are stored, of four axes.
@@ -177,7 +172,7 @@ struct Stored<'a, T> {
     elements: Elements<'a>,
     /// In the type of the computation, if they are of it.
     plain: Option<&'a [T]>,
-    origin: Few<usize>,
+    region: &'a Region,
     steps: Few<usize>,
 }
 
@@ -185,7 +180,7 @@ impl<'a, T: Score> Stored<'a, T> {
     fn of(piece: &Piece<'a>) -> Self {
         let elements = piece.elements(0);
         let plain = T::slice(elements);
-        Self { elements, plain, origin: origin(piece), steps: strides(&shape(&piece.region.0)) }
+        Self { elements, plain, region: piece.region, steps: strides(&shape(&piece.region.0)) }
     }
 
     /// Some features of some keys, which are the rows: where they are, or as the type of the computation in `near`, which
@@ -197,8 +192,7 @@ impl<'a, T: Score> Stored<'a, T> {
         features: Interval,
         near: &'s mut Vec<T>,
     ) -> Matrix<'s, T> {
-        let index = [batch, head, keys.lo, features.lo];
-        let at: usize = (0..4).map(|n| (index[n] - self.origin[n]) * self.steps[n]).sum();
+        let at = offset(&[batch, head, keys.lo, features.lo], &self.region.0, &self.steps);
         let (row, column) = (self.steps[2] as i64, self.steps[3] as i64);
         if let Some(data) = self.plain {
             return Matrix { data, at: at as i64, row, column };

@@ -4,11 +4,11 @@ use crate::cpu::buffer::{Buffer, Kept};
 use crate::cpu::convert;
 use crate::cpu::fold::{Fold, Number};
 use crate::cpu::piece::{Elements, Piece};
-use crate::cpu::strided::{Few, Odometer, offset, shape, strides};
+use crate::cpu::strided::{Few, Odometer, shape, strides};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::monoid::Monoid;
-use ein_ir::region::Interval;
+use ein_ir::region::{Interval, offset};
 
 /// What kernels compute in: `f32`, `f64` and, for integers and bools, `i64`.
 pub(super) trait Value: Number + Default + Kept {

@@ -4,10 +4,10 @@ use super::Call;
 use super::block::{each_point, runs};
 use super::ids::Ids;
 use crate::cpu::piece::PieceMut;
-use crate::cpu::strided::{Few, offset, shape, strides};
+use crate::cpu::strided::{Few, shape, strides};
 use crate::error::Cause;
 use ein_ir::kernel::Gather;
-use ein_ir::region::Interval;
+use ein_ir::region::{Interval, offset};
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather(g: &Gather, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {

@@ -5,10 +5,11 @@ use super::block::{each_point, lines};
 use super::ids::Ids;
 use crate::cpu::buffer::Buffer;
 use crate::cpu::piece::PieceMut;
-use crate::cpu::strided::{Few, offset, shape, strides};
+use crate::cpu::strided::{Few, shape, strides};
 use crate::error::Cause;
 use bytemuck::{Pod, cast_slice};
 use ein_ir::kernel::GatherAlong;
+use ein_ir::region::offset;
 
 /// What the block's part of the axis holds; bits that are all 0 for ids that another part answers.
 pub(crate) fn gather_along(g: &GatherAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {

@@ -1,9 +1,9 @@
 //! Ids that are values of an operand.
 
 use crate::cpu::piece::{Elements, Piece};
-use crate::cpu::strided::{Few, offset, shape, strides};
+use crate::cpu::strided::{Few, shape, strides};
 use crate::error::Cause;
-use ein_ir::region::Region;
+use ein_ir::region::{Region, offset};
 
 /// Ids, each of which must name one of some rows.
 pub(super) struct Ids<'a> {

@@ -6,10 +6,11 @@ use super::ids::Ids;
 use crate::cpu::buffer::Buffer;
 use crate::cpu::fold::Fold;
 use crate::cpu::piece::PieceMut;
-use crate::cpu::strided::{Few, offset, shape, strides};
+use crate::cpu::strided::{Few, shape, strides};
 use crate::error::Cause;
 use ein_ir::dtype::DType;
 use ein_ir::kernel::ScatterAlong;
+use ein_ir::region::offset;
 
 /// The places of the block, from its part of the elements in their order.
 pub(crate) fn scatter_along(s: &ScatterAlong, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
