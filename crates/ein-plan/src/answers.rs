@@ -6,7 +6,7 @@
 
 use crate::options::{ExchangeStyle, Objective, Options};
 use crate::pattern::mix;
-use crate::symmetry::Symmetry;
+use crate::symmetry::{Symmetry, turns};
 use crate::synthesis::{Aim, Memory, SynthesisError, naive};
 use ein_task::check::{CheckError, Piece, check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program, Step};
@@ -45,6 +45,8 @@ pub struct Answers {
     known: HashMap<Exchange, Rc<Answer>>,
     /// Which devices are interchangeable; found out when first asked.
     symmetry: Option<Symmetry>,
+    /// Symmetries beside those; found out when first asked.
+    turns: Vec<Vec<DeviceId>>,
     memory: Memory,
 }
 
@@ -87,7 +89,10 @@ impl Answers {
 
     fn synthesized(&mut self, exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
         let symmetry = self.symmetry.get_or_insert_with(|| Symmetry::of(machine));
-        let names = Names::of(exchange, symmetry);
+        if self.turns.is_empty() {
+            self.turns = turns(machine, symmetry);
+        }
+        let names = Names::of(exchange, symmetry).turned(exchange, &self.turns);
         let renamed = names.exchange(exchange);
         let program = self.memory.synthesize(&renamed, machine, aim)?;
         Ok(names.back(program))
@@ -153,6 +158,24 @@ impl Names {
         for (d, place) in symmetry.arranged(&name).into_iter().zip(symmetry.places()) {
             canonical[d.index()] = *place;
             actual[place.index()] = d;
+        }
+        Self { canonical, actual }
+    }
+
+    /// Of the names that these symmetries lead to, those under which the devices of blocks and needs come first in order.
+    fn turned(self, exchange: &Exchange, turns: &[Vec<DeviceId>]) -> Self {
+        let name = |turn: &[DeviceId], d: DeviceId| turn[self.canonical[d.index()].index()];
+        let named = |turn: &&Vec<DeviceId>| {
+            let held = |set: DeviceSet| -> DeviceSet { set.iter().map(|d| name(turn, d)).collect() };
+            let have: Vec<DeviceSet> = exchange.have.blocks.iter().map(|b| held(b.devices)).collect();
+            let needs: Vec<DeviceId> = exchange.needs.iter().map(|n| name(turn, n.device)).collect();
+            (have, needs)
+        };
+        let Some(turn) = turns.iter().filter(|_| turns.len() > 1).min_by_key(named) else { return self };
+        let canonical: Vec<DeviceId> = self.canonical.iter().map(|d| turn[d.index()]).collect();
+        let mut actual = canonical.clone();
+        for (d, name) in canonical.iter().enumerate() {
+            actual[name.index()] = DeviceId(d as u16);
         }
         Self { canonical, actual }
     }

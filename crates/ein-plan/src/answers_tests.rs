@@ -45,6 +45,30 @@ fn like_questions_are_searched_once() {
     let others = [all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[4, 5, 7], 0, 4096)];
     check("8xa100", &others, 1);
     check("dgx-1v", &others, 2);
+    // Its two halves are alike, and so are others that it becomes when turned, but not in any order.
+    check("dgx-1v", &[all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[4, 5, 6], 0, 4096)], 1);
+    check("dgx-1v", &[all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[5, 4, 7], 0, 4096)], 1);
+    let halves = [all_reduce(&[0, 1, 2, 3], 0, 4096), all_reduce(&[4, 5, 6, 7], 0, 4096)];
+    check("dgx-1v", &halves, 1);
     // Another size is another question.
     check("8xa100", &[all_reduce(&[0, 1], 0, 4096), all_reduce(&[0, 1], 0, 64)], 2);
+}
+
+/// What is asked first decides nothing: a question has one program, whichever of those like it was searched.
+#[test]
+fn renamed_programs_depend_on_the_question_alone() {
+    for (name, a, b) in [("dgx-1v", [0, 1, 2], [5, 4, 7]), ("8xa100", [0, 1, 2], [3, 5, 7])] {
+        let machine = Machine::by_name(name).unwrap();
+        let questions = [a, b].map(|devices| all_reduce(&devices, 0, 4096));
+        let programs = |order: [usize; 2]| {
+            let mut answers = Answers::of(&Options::default());
+            let mut found = order.map(|n| (n, answers.answer(&questions[n], &machine).unwrap().program.to_string()));
+            assert_eq!(answers.searched(), 1, "{name}");
+            found.sort();
+            found.map(|f| f.1)
+        };
+        let (first, last) = (programs([0, 1]), programs([1, 0]));
+        assert_eq!(first, last, "{name}");
+        assert_ne!(first[0], first[1], "{name}: other devices do it");
+    }
 }

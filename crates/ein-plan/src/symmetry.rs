@@ -3,7 +3,11 @@
 //! Two devices may if exchanging them maps links to links of equal latency, what links share to what is as wide and
 //! shared by the links that those become, and hosts to hosts. Groups of such devices may in turn change places as a whole:
 //! the devices of one server, and then servers. What such groups generate is less than all symmetries (those that move
-//! several pairs at once, such as a ring's, are not found), and every one of it is a symmetry.
+//! several pairs at once, such as a ring's, are in [`turns`]), and every one of it is a symmetry.
+
+mod turns;
+
+pub(crate) use turns::turns;
 
 use crate::pattern::mix;
 use ein_task::machine::{DeviceId, DeviceKind, DeviceSet, Machine};
@@ -59,6 +63,11 @@ impl Symmetry {
             group.devices().into_iter().for_each(|d| kinds[d.index()] = n as u64 + 1);
         }
         Self { groups, order, near, of, kinds }
+    }
+
+    /// Whether any two devices, or groups of them, may change places.
+    fn moves(&self) -> bool {
+        self.groups.iter().any(|g| matches!(g, Group::Alike(_)))
     }
 
     /// A name for every device before anything is known of what it does.
@@ -152,12 +161,20 @@ impl<'a> Wires<'a> {
         for (x, y) in a.devices().into_iter().zip(b.devices()) {
             (to[x.index()], to[y.index()]) = (y, x);
         }
-        let host = |d: DeviceId| self.machine.devices[d.index()].kind == DeviceKind::Host;
-        if self.machine.ids().any(|d| host(d) != host(to[d.index()])) {
+        self.is_symmetry(&to)
+    }
+
+    /// Whether nothing changes where every device becomes another.
+    fn is_symmetry(&self, to: &[DeviceId]) -> bool {
+        let kind = |d: DeviceId| {
+            let device = &self.machine.devices[d.index()];
+            (device.kind == DeviceKind::Host, device.engines)
+        };
+        if self.machine.ids().any(|d| kind(d) != kind(to[d.index()])) {
             return false;
         }
         let same: Vec<DeviceId> = self.machine.ids().collect();
-        self.links(&same) == self.links(&to) && self.shared(&same) == self.shared(&to)
+        self.links(&same) == self.links(to) && self.shared(&same) == self.shared(to)
     }
 
     /// A number for all links, with devices under other names.

@@ -11,6 +11,7 @@
 
 mod bundle;
 mod compose;
+mod cut;
 mod emit;
 mod naive;
 mod net;
@@ -21,6 +22,7 @@ mod seeds;
 mod trials;
 
 use bundle::Bundle;
+use cut::Cuts;
 use ein_ir::region::Region;
 use ein_task::bounds::{self, Bound};
 use ein_task::buffers::peak_buffers;
@@ -127,8 +129,8 @@ struct Recipe {
     /// Whether every reader is served by itself.
     separate: bool,
     legs: Vec<Leg>,
-    /// Into how many pieces each leg is cut.
-    pieces: Vec<usize>,
+    /// How each leg is cut into pieces.
+    cuts: Cuts,
     order: Order,
 }
 
@@ -152,8 +154,8 @@ impl Memory {
             found
         };
         let bundles = if recipe.separate { separate } else { shared };
-        let scheme = Scheme { bundles, legs: recipe.legs };
-        let schedule = schedule(&net, exchange, &scheme, &recipe.pieces, recipe.order);
+        let scheme = Scheme::new(bundles, recipe.legs);
+        let schedule = schedule(&net, exchange, &scheme, &recipe.cuts, recipe.order);
         let program = emit::emit(&net, exchange, &scheme, &schedule);
         debug_assert_eq!(
             check(exchange, &program, machine)
@@ -268,19 +270,14 @@ impl Question<'_> {
         Seeds { net: self.net, bundles: Rc::clone(bundles), ways: self.ways, at_reader, growth: Growth::FREE }
     }
 
-    fn recipe(&self, scheme: Scheme, pieces: Vec<usize>, order: Order) -> Recipe {
-        Recipe { separate: Rc::ptr_eq(&scheme.bundles, self.separate), legs: scheme.legs, pieces, order }
+    fn recipe(&self, scheme: Scheme, cuts: Cuts, order: Order) -> Recipe {
+        Recipe { separate: Rc::ptr_eq(&scheme.bundles, self.separate), legs: scheme.legs, cuts, order }
     }
 
     /// A scheme as it is, not cut into pieces.
     fn plain(&self, scheme: Scheme) -> Recipe {
-        let pieces = vec![1; scheme.legs.len()];
-        self.recipe(scheme, pieces, Order::Deep)
-    }
-
-    fn simulate(&self, scheme: &Scheme, pieces: &[usize], order: Order) -> (f64, usize) {
-        let made = schedule(self.net, self.exchange, scheme, pieces, order);
-        (made.seconds(self.net), made.transfers.len())
+        let whole = Cuts::even(vec![1; scheme.legs.len()]);
+        self.recipe(scheme, whole, Order::Deep)
     }
 
     /// The scheme and schedule of least simulated time.
@@ -298,8 +295,11 @@ impl Question<'_> {
                 bandwidth < bound.latency.0 && seconds <= bound.total().0 + issue + 1e-3 * self.net.least_latency;
             small || seconds <= CLOSE * bandwidth + self.net.least_latency + issue
         };
-        if score.depth <= 1 && near(self.simulate(&direct, &vec![1; direct.legs.len()], Order::Deep).0) {
-            return self.plain(direct);
+        if score.depth <= 1 {
+            let whole = Cuts::even(vec![1; direct.legs.len()]);
+            if near(schedule(self.net, self.exchange, &direct, &whole, Order::Deep).seconds(self.net)) {
+                return self.plain(direct);
+            }
         }
         let mut candidates = vec![(score, direct)];
         let passed_on = self.shared.iter().any(|b| b.readers.len() > 1 || !b.finished);
@@ -332,9 +332,10 @@ impl Question<'_> {
             more.iter().filter_map(|&(from, taste)| self.packed(from, shape.as_ref(), &Effort { taste, ..patient })),
         );
         candidates.extend(self.seeds(self.shared, true).peers().map(|peers| (peers.score(self.net), peers)));
-        let enough = CLOSE * bound.latency.0.max(bandwidth + self.net.least_latency);
-        let first = trials::quickest(self, candidates, tried, enough);
+        // No byte flows before it is issued.
         let issued = bound.depth as f64 * issue;
+        let enough = CLOSE * (bound.latency.0 + issued).max(bandwidth + self.net.least_latency + issue);
+        let first = trials::quickest(self, candidates, tried, enough);
         if !packs || first.seconds <= MISSED * (bandwidth + bound.latency.0 + issued) {
             return first.recipe;
         }
@@ -481,7 +482,7 @@ impl Question<'_> {
                 if count > 1 && score.estimate(self.net, f64::INFINITY).moves * count > trials::MOST_MOVES {
                     break;
                 }
-                let recipe = self.recipe(scheme.clone(), vec![count; scheme.legs.len()], Order::Piecewise);
+                let recipe = self.recipe(scheme.clone(), Cuts::even(vec![count; scheme.legs.len()]), Order::Piecewise);
                 let stored = self.stored(&recipe);
                 if stored < least {
                     (best, least) = (recipe, stored);
@@ -494,8 +495,8 @@ impl Question<'_> {
     /// The most bytes that any device stores at once, and the seconds of a program.
     fn stored(&self, recipe: &Recipe) -> (u64, f64) {
         let bundles = Rc::clone(if recipe.separate { self.separate } else { self.shared });
-        let scheme = Scheme { bundles, legs: recipe.legs.clone() };
-        let made = schedule(self.net, self.exchange, &scheme, &recipe.pieces, recipe.order);
+        let scheme = Scheme::new(bundles, recipe.legs.clone());
+        let made = schedule(self.net, self.exchange, &scheme, &recipe.cuts, recipe.order);
         let program = emit::emit(self.net, self.exchange, &scheme, &made);
         let Ok(pieces) = check(self.exchange, &program, self.net.machine) else { return (u64::MAX, f64::INFINITY) };
         let peak = peak_buffers(self.exchange, &program, &pieces).into_iter().max().unwrap_or_default();

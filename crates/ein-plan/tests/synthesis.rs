@@ -70,6 +70,46 @@ fn bytes_per_device() {
     }
 }
 
+/// More bytes than 32 bits count, through synthesis, the checker, the counting page and the simulator. Nothing is allocated.
+#[test]
+fn bytes_beyond_four_gigabytes_are_exact() {
+    const ROWS: usize = 8 * 196_609;
+    const COLUMNS: usize = 4097;
+    const S: u64 = (ROWS * COLUMNS * 4) as u64;
+    assert_eq!(S, 25_776_226_336);
+    let shape = [ROWS, COLUMNS];
+    let whole = |devices: &[usize]| vec![held(&[(0, ROWS), (0, COLUMNS)], devices)];
+    let rows = || strips(&shape, 0, &all(8));
+    let cases: Vec<Row> = vec![
+        ("all-gather", 8, rows(), whole(&all(8)), 7 * S, 1),
+        ("reduce-scatter", 8, partials(&shape, 8), rows(), 7 * S, 1),
+        ("all-reduce", 8, partials(&shape, 8), whole(&all(8)), 14 * S, 2),
+        ("one to one", 2, whole(&[0]), whole(&[1]), S, 1),
+    ];
+    for (what, p, have, need, total, depth) in cases {
+        let exchange = Exchange { have: relation(&shape, have), needs: needs(&need) };
+        let machine = switch(p, 300e9, 3e-6);
+        let (program, counted) = answer(&exchange, &machine);
+        assert_eq!((counted.bytes_total.0, counted.depth), (total, depth), "{what}\n{program}");
+        let moved: u64 = transfers(&exchange, &program, &machine).iter().map(|t| t.bytes).sum();
+        assert_eq!(moved, total, "{what}");
+        let busiest = counted.sent.iter().zip(&counted.received).map(|(s, r)| s.0.max(r.0)).max().unwrap();
+        let seconds = simulated(&exchange, &program, &machine);
+        assert!(seconds >= busiest as f64 / 300e9, "{what}: {seconds} s for {busiest} bytes");
+        if what == "one to one" {
+            let expected = S as f64 / 300e9 + 3e-6;
+            assert!((seconds - expected).abs() < 1e-9 * expected, "{seconds} s, not {expected}");
+        }
+    }
+    // Relays, folds on the way and unequal shares: what is moved is still counted to the byte.
+    let exchange = Exchange { have: relation(&shape, partials(&shape, 8)), needs: needs(&whole(&all(8))) };
+    let machine = Machine::by_name("dgx-1v").unwrap();
+    let (program, counted) = answer(&exchange, &machine);
+    let moved: u64 = transfers(&exchange, &program, &machine).iter().map(|t| t.bytes).sum();
+    assert_eq!(counted.bytes_total.0, moved);
+    assert!(moved >= 14 * S, "{moved} bytes are too few for eight devices");
+}
+
 #[test]
 fn small_all_reduce_is_direct() {
     for (elements, depth) in [(4096, 1), (16 * 4096, 2), (1 << 20, 2)] {

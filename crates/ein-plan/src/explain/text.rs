@@ -123,3 +123,7 @@ impl Explanation {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -140,7 +140,7 @@ fn joined(seeds: &Seeds, parts: &[Option<Part>], up: &[Shares], down: &[Shares])
     }
     legs.sort_by_key(|l| l.bundle);
     normalise(&mut legs);
-    Scheme { bundles: Rc::clone(&seeds.bundles), legs }
+    Scheme::new(Rc::clone(&seeds.bundles), legs)
 }
 
 /// Makes the shares of every bundle add up to 1 in spite of rounding.

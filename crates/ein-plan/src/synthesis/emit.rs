@@ -1,9 +1,10 @@
 //! From a schedule to the steps of a program.
 
 use super::bundle::Bundle;
+use super::cut::Piece;
 use super::net::Net;
 use super::route::{Leg, Route, Scheme};
-use super::schedule::{Piece, Schedule};
+use super::schedule::Schedule;
 use ein_ir::region::Region;
 use ein_task::exchange::{Exchange, PieceId, Program, Step};
 use ein_task::machine::DeviceId;

@@ -106,7 +106,7 @@ fn packed(mut packing: Packing, start: &Scheme, effort: &Effort) -> Scheme {
     for (bundle, columns) in packing.columns.iter().enumerate() {
         legs.extend(columns.iter().map(|c| Leg { bundle, share: c.share, route: Rc::clone(&c.route) }));
     }
-    Scheme { bundles: Rc::clone(&start.bundles), legs }
+    Scheme::new(Rc::clone(&start.bundles), legs)
 }
 
 /// Prices by the byte of every resource at which packing comes to rest, from blunt to sharp: what a bound can be

@@ -3,6 +3,7 @@
 use super::bundle::Bundle;
 use super::net::{Net, Ways};
 use ein_task::machine::{DeviceId, DeviceSet};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -45,6 +46,8 @@ pub(super) struct Leg {
 pub(super) struct Scheme {
     pub(super) bundles: Rc<Vec<Bundle>>,
     pub(super) legs: Vec<Leg>,
+    /// The crossings of every leg's route, once they were asked for.
+    crossings: OnceCell<Rc<Vec<Vec<Crossing>>>>,
 }
 
 /// One link crossing of a route.
@@ -259,14 +262,23 @@ const BLOCKED: f64 = 4.0;
 const LEAST_PIECE: f64 = 8192.0;
 
 impl Scheme {
+    pub(super) fn new(bundles: Rc<Vec<Bundle>>, legs: Vec<Leg>) -> Self {
+        Self { bundles, legs, crossings: OnceCell::new() }
+    }
+
+    /// The crossings of every leg's route.
+    pub(super) fn crossings(&self, net: &Net) -> &Rc<Vec<Vec<Crossing>>> {
+        let of = |leg: &Leg| leg.route.crossings(net, &self.bundles[leg.bundle]);
+        self.crossings.get_or_init(|| Rc::new(self.legs.iter().map(of).collect()))
+    }
+
     pub(super) fn score(&self, net: &Net) -> Score {
         let resources = net.slowness.len();
         let mut busy = vec![0.0; resources];
         let mut stages: Vec<Vec<f64>> = Vec::new();
         let mut score = Score::default();
-        for leg in &self.legs {
+        for (leg, crossings) in self.legs.iter().zip(self.crossings(net).iter()) {
             let bundle = &self.bundles[leg.bundle];
-            let crossings = leg.route.crossings(net, bundle);
             let own = leg.share * if bundle.finished { bundle.bytes } else { bundle.pending } as f64;
             let mut ends = vec![0.0f64; crossings.len()];
             let (mut chain, mut most, mut latency) = (0.0f64, 0.0f64, 0.0f64);

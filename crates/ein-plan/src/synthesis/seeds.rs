@@ -30,7 +30,7 @@ impl Seeds<'_> {
             let share = 1.0 / routes.len() as f64;
             legs.extend(routes.into_iter().map(|route| Leg { bundle: n, share, route: Rc::new(route) }));
         }
-        Some(Scheme { bundles: Rc::clone(&self.bundles), legs })
+        Some(Scheme::new(Rc::clone(&self.bundles), legs))
     }
 
     /// Every reader gets each partial and folds for itself; of several holders the least loaded gives.
@@ -208,7 +208,7 @@ impl Seeds<'_> {
             legs.extend(own);
         }
         legs.sort_by_key(|l| l.bundle);
-        (!legs.is_empty()).then(|| Scheme { bundles: Rc::clone(&self.bundles), legs })
+        (!legs.is_empty()).then(|| Scheme::new(Rc::clone(&self.bundles), legs))
     }
 
     fn ring(&self, ring: &[DeviceId]) -> Option<Scheme> {

@@ -1,11 +1,13 @@
 //! Candidates on trial: which are simulated, cut how finely and in which order.
 
-use super::packing::{Effort, TURNS, Taste, repack};
+mod improve;
+
+use super::cut::{Cuts, Piece, Sizes, cut};
 use super::route::{Scheme, Score};
-use super::schedule::{Order, schedule};
-use super::{MOST_PACKED, NEAR, Question, Recipe};
-use ein_task::flow::run;
+use super::schedule::{Order, Schedule, ordered};
+use super::{NEAR, Question, Recipe};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Moves beyond which a candidate is not cut into more pieces, in all and by the device: the larger of both.
 pub(super) const MOST_MOVES: usize = 8000;
@@ -34,12 +36,6 @@ const MUCH: f64 = 0.4;
 const HOPEFUL: usize = 3;
 const MUCH_QUICKER: f64 = 0.99;
 const SMALL: usize = 2500;
-/// How far above what cannot be beaten the best is packed again, and how much a late end counts.
-const MISSED: f64 = 1.03;
-const FEEDBACK: f64 = 0.5;
-/// Moves that are simulated to put those of the best in a better order, and the least that a round has to gain.
-const POLISH: usize = 8_000;
-const GAIN: f64 = 0.998;
 
 /// How much longer than the quickest a candidate may take whose moves wait for fewer others: what a plan's exchanges are
 /// priced at counts the latency of every move of the longest chain.
@@ -51,16 +47,12 @@ const CONTENDS: f64 = 1.01;
 /// How many less deep candidates than the best that could be as quick are cut more finely.
 const CONTENDERS: usize = 2;
 
-/// How much less than the best's the load of another candidate is for it to be put in order again and again.
-const LESS: f64 = 0.97;
-
 /// How much sooner than with coarser pieces a candidate should end to be cut more finely.
 const FINER: f64 = 0.99;
-/// How far above what cannot be beaten the best is so far that it is tried harder, and how much.
+/// How far above what cannot be beaten the best is so far that it is tried harder.
 const FAR: f64 = 1.1;
-const HARDER: usize = 5;
-/// How many other candidates are then put in order again and again.
-const OTHERS: usize = 3;
+/// The least that a further try has to gain for there to be another.
+const GAIN: f64 = 0.998;
 
 /// What was simulated.
 #[derive(Clone)]
@@ -72,7 +64,7 @@ struct Tried {
     depth: usize,
     moves: usize,
     lag: f64,
-    pieces: Vec<usize>,
+    cuts: Cuts,
     order: Order,
 }
 
@@ -84,6 +76,10 @@ struct Trials<'a> {
     left: usize,
     /// The quickest of every candidate.
     each: BTreeMap<usize, Tried>,
+    /// Seconds and moves of all that was simulated.
+    known: BTreeMap<(usize, Cuts, Order), (f64, usize)>,
+    /// The pieces made last.
+    pieces: Option<(usize, Cuts, Rc<Vec<Piece>>)>,
 }
 
 impl Trials<'_> {
@@ -133,17 +129,48 @@ impl Trials<'_> {
 
     /// The seconds of a candidate, unless that would be too much to simulate.
     fn try_one(&mut self, candidate: usize, lag: f64, order: Order) -> Option<f64> {
-        let (score, scheme) = &self.candidates[candidate];
-        let moves = score.estimate(self.question.net, lag).moves;
-        if !self.each.is_empty() && moves + TO_SIMULATE > self.left {
+        self.try_sizes(candidate, lag, Sizes::Even, order)
+    }
+
+    fn try_sizes(&mut self, candidate: usize, lag: f64, sizes: Sizes, order: Order) -> Option<f64> {
+        let cuts = Cuts { counts: self.afforded(candidate, lag)?, sizes };
+        let key = (candidate, cuts, order);
+        let known = self.known.get(&key).copied();
+        let (seconds, moves) = known.unwrap_or_else(|| {
+            let made = self.scheduled(candidate, &key.1, order);
+            (made.seconds(self.question.net), made.transfers.len())
+        });
+        self.known.insert(key.clone(), (seconds, moves));
+        self.note(candidate, lag, key.1, order, seconds, moves);
+        Some(seconds)
+    }
+
+    /// Takes what it costs to simulate a candidate from what may be; how it is cut, or `None` if there is too little left.
+    fn afforded(&mut self, candidate: usize, lag: f64) -> Option<Vec<usize>> {
+        let score = &self.candidates[candidate].0;
+        let cost = score.estimate(self.question.net, lag).moves + TO_SIMULATE;
+        if !self.each.is_empty() && cost > self.left {
             return None;
         }
-        self.left = self.left.saturating_sub(moves + TO_SIMULATE);
-        let pieces = score.pieces(lag);
-        let (seconds, moves) = self.question.simulate(scheme, &pieces, order);
-        let (depth, dear) = (score.depth, self.question.dear(seconds, moves));
-        self.keep(Tried { seconds: dear, candidate, depth, moves, lag, pieces, order });
-        Some(seconds)
+        self.left = self.left.saturating_sub(cost);
+        Some(score.pieces(lag))
+    }
+
+    fn note(&mut self, candidate: usize, lag: f64, cuts: Cuts, order: Order, seconds: f64, moves: usize) {
+        let depth = self.candidates[candidate].0.depth;
+        self.keep(Tried { seconds: self.question.dear(seconds, moves), candidate, depth, moves, lag, cuts, order });
+    }
+
+    fn scheduled(&mut self, candidate: usize, cuts: &Cuts, order: Order) -> Schedule {
+        let Question { net, exchange, .. } = *self.question;
+        let scheme = &self.candidates[candidate].1;
+        let pieces = match &self.pieces {
+            Some((n, known, pieces)) if *n == candidate && known == cuts => Rc::clone(pieces),
+            _ => cut(exchange, scheme, cuts),
+        };
+        let made = ordered(net, exchange, scheme, &pieces, order);
+        self.pieces = Some((candidate, cuts.clone(), pieces));
+        made
     }
 
     /// Cuts the best into finer pieces as long as that gains something, and those that are less deep and could be as quick
@@ -222,134 +249,6 @@ impl Trials<'_> {
             }
         }
     }
-
-    /// The quickest few of other candidates that load ports less than `best`, or of all if it is far from what cannot be
-    /// beaten: they may only be in a bad order.
-    fn others(&self, best: &Tried, enough: f64) -> Vec<Tried> {
-        let load = |t: &Tried| self.candidates[t.candidate].0.load;
-        let (far, missed) = (best.seconds > FAR * enough, best.seconds > MISSED * enough);
-        let worth = |t: &&Tried| t.candidate != best.candidate && (far || missed && load(t) < LESS * load(best));
-        let mut others: Vec<Tried> = self.each.values().filter(worth).cloned().collect();
-        others.sort_by(|a, b| a.seconds.total_cmp(&b.seconds).then(a.candidate.cmp(&b.candidate)));
-        others.truncate(OTHERS);
-        others
-    }
-
-    /// Packs the best again, and others that load ports less.
-    fn repack(&mut self, enough: f64) {
-        let Some(best) = self.best().cloned() else { return };
-        if self.question.net.devices > MOST_PACKED || best.seconds <= MISSED * enough {
-            return;
-        }
-        let load = |t: &Tried| self.candidates[t.candidate].0.load;
-        let mut others = self.others(&best, enough);
-        others.retain(|t| load(t) < LESS * load(&best));
-        if !others.is_empty() {
-            self.left = self.left.max(MOST_SIMULATED);
-        }
-        let times = if best.seconds > FAR * enough || !others.is_empty() { HARDER } else { 1 };
-        for base in std::iter::once(best).chain(others) {
-            self.repacked(&base, times, enough);
-        }
-    }
-
-    /// Packs a candidate again and again, each time with what was done last taken for slower than it is: what shares a
-    /// port gets equal parts of it and not what the shares of its routes ask for, and what comes late keeps others waiting.
-    fn repacked(&mut self, base: &Tried, times: usize, enough: f64) {
-        let question = self.question;
-        let net = question.net;
-        let (score, scheme) = &self.candidates[base.candidate];
-        // Where latency is most of it, packing gains nothing.
-        if score.depth <= 1 || score.load <= score.latency {
-            return;
-        }
-        let (lag, order) = (base.lag, base.order);
-        let mut scheme = scheme.clone();
-        let mut pieces = base.pieces.clone();
-        let mut slower = vec![1.0; net.slowness.len()];
-        let mut before = f64::INFINITY;
-        for _ in 0..times {
-            let made = schedule(net, question.exchange, &scheme, &pieces, order);
-            let spans = run(net.machine, &made.transfers);
-            let mut ends = vec![0.0f64; slower.len()];
-            for (span, transfer) in spans.iter().zip(&made.transfers) {
-                for &r in &net.machine.links[transfer.link].resources {
-                    ends[r] = ends[r].max(span.sent);
-                }
-            }
-            let last = ends.iter().copied().fold(0.0, f64::max);
-            for (slower, end) in slower.iter_mut().zip(ends) {
-                *slower *= (end / last).max(0.5).powf(FEEDBACK);
-            }
-            let effort = Effort { rounds: 60, turns: TURNS, enough: 0.0, taste: Taste::default() };
-            scheme = repack(net, &scheme, &effort, &slower);
-            let score = scheme.score(net);
-            pieces = score.pieces(lag);
-            self.candidates.push((score, scheme.clone()));
-            let Some(seconds) = self.try_one(self.candidates.len() - 1, lag, order) else { return };
-            // Once it gets worse it goes on doing so.
-            if seconds > before || self.seconds() <= MISSED * enough {
-                return;
-            }
-            before = seconds;
-        }
-    }
-
-    /// Puts the moves of the best in order again and again, as long as that gains something; of a few other candidates, too,
-    /// where the best is far from what cannot be beaten.
-    fn polish(&mut self, enough: f64) {
-        let Some(best) = self.best().cloned() else { return };
-        let far = best.seconds > FAR * enough;
-        let mut all = vec![best];
-        all.extend(self.others(&all[0], enough));
-        let hard = far || all.len() > 1;
-        for (n, tried) in all.into_iter().enumerate() {
-            // Where many are put in order again one late order is enough.
-            if (n == 0 || !far) && tried.seconds > MISSED * enough && tried.depth > 1 && tried.moves <= POLISH {
-                self.try_one(tried.candidate, tried.lag, Order::Late(1));
-            }
-            let known = self.each.get(&tried.candidate).cloned().unwrap_or(tried);
-            let found = self.polished(known, enough, if hard { HARDER * POLISH } else { POLISH });
-            self.keep(found);
-        }
-    }
-
-    fn polished(&self, mut best: Tried, enough: f64, mut left: usize) -> Tried {
-        let (score, scheme) = &self.candidates[best.candidate];
-        if score.depth <= 1 {
-            return best;
-        }
-        let Question { net, exchange, .. } = *self.question;
-        let (mut order, mut last) = (best.order, best.seconds);
-        let mut made = None;
-        while best.seconds > enough
-            && left >= 2 * best.moves
-            && let Some(again) = order.again()
-        {
-            left -= 2 * best.moves;
-            let before = made.unwrap_or_else(|| schedule(net, exchange, scheme, &best.pieces, order));
-            let after = before.justified(net);
-            let seconds = self.question.dear(after.seconds(net), after.transfers.len());
-            if seconds < best.seconds {
-                (best.seconds, best.order) = (seconds, again);
-            }
-            if seconds > GAIN * last {
-                break;
-            }
-            (order, last, made) = (again, seconds, Some(after));
-        }
-        best
-    }
-
-    /// Tries the best with pieces a little larger and smaller.
-    fn vary(&mut self) {
-        let Some(best) = self.best().cloned() else { return };
-        let longest = self.candidates[best.candidate].0.longest();
-        for times in [0.6, 0.8, 1.25, 1.6] {
-            let lag = times * if best.lag.is_finite() { best.lag } else { longest };
-            self.try_one(best.candidate, lag, best.order);
-        }
-    }
 }
 
 /// What trials found.
@@ -386,6 +285,8 @@ pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, al
         candidates,
         left: MOST_SIMULATED.max(MOST_SIMULATED_EACH * question.net.devices),
         each: BTreeMap::new(),
+        known: BTreeMap::new(),
+        pieces: None,
     };
     let mut tried = vec![0usize; trials.candidates.len()];
     let mut orders = vec![None; trials.candidates.len()];
@@ -431,12 +332,17 @@ pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, al
         if trials.seconds() < before {
             trials.polish(enough);
         }
+        let before = trials.seconds();
+        trials.thrifty(enough);
+        if trials.seconds() < GAIN * before {
+            trials.polish(enough);
+        }
     } else {
         trials.refine(enough);
     }
-    let Tried { seconds, candidate, depth, pieces, order, .. } =
+    let Tried { seconds, candidate, depth, cuts, order, .. } =
         trials.best().cloned().expect("there is at least one candidate");
-    Found { seconds, depth, recipe: question.recipe(trials.candidates.swap_remove(candidate).1, pieces, order) }
+    Found { seconds, depth, recipe: question.recipe(trials.candidates.swap_remove(candidate).1, cuts, order) }
 }
 
 impl Question<'_> {

@@ -76,7 +76,7 @@ impl Seeds<'_> {
             let share = 1.0 / routes.len() as f64;
             legs.extend(routes.into_iter().map(|route| Leg { bundle: n, share, route: Rc::new(route) }));
         }
-        of_its_own.then(|| Scheme { bundles: Rc::clone(&self.bundles), legs })
+        of_its_own.then(|| Scheme::new(Rc::clone(&self.bundles), legs))
     }
 }
 

@@ -4,6 +4,7 @@
 mod common;
 
 use super::super::super::bundle::shared;
+use super::super::super::cut::{Cuts, Sizes};
 use super::super::super::emit::emit;
 use super::super::super::net::{Net, Ways};
 use super::super::super::route::{Growth, Scheme};
@@ -15,8 +16,16 @@ use ein_task::exchange::{Exchange, Step};
 use ein_task::machine::Machine;
 
 fn right(net: &Net, exchange: &Exchange, scheme: &Scheme, at: &str) {
-    for (count, order) in [(1, Order::Deep), (2, Order::Justified(2)), (3, Order::Piecewise)] {
-        let made = schedule(net, exchange, scheme, &vec![count; scheme.legs.len()], order);
+    let tries = [
+        (1, Sizes::Even, Order::Deep),
+        (2, Sizes::Even, Order::Justified(2)),
+        (3, Sizes::Even, Order::Piecewise),
+        (3, Sizes::Falling, Order::Deep),
+        (4, Sizes::Humped, Order::Late(1)),
+        (2, Sizes::Staggered, Order::Settled(1)),
+    ];
+    for (count, sizes, order) in tries {
+        let made = schedule(net, exchange, scheme, &Cuts { counts: vec![count; scheme.legs.len()], sizes }, order);
         let program = emit(net, exchange, scheme, &made);
         let pieces = check(exchange, &program, net.machine).unwrap_or_else(|e| panic!("{at}: {e}\n{program}"));
         check_rendezvous(&program, &pieces, net.machine).unwrap();
