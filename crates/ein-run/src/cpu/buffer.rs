@@ -9,6 +9,14 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+/// The first elements of a list that is made as long as it must be; what they are is left over or `empty`.
+pub(super) fn first<T: Copy>(list: &mut Vec<T>, count: usize, empty: T) -> &mut [T] {
+    if list.len() < count {
+        list.resize(count, empty);
+    }
+    &mut list[..count]
+}
+
 /// What lists are kept of.
 pub(crate) trait Kept: Sized + 'static {
     /// The lists that this thread has and does not use; `None` while the thread ends.

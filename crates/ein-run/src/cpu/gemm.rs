@@ -2,7 +2,7 @@
 //! pointers.
 #![allow(unsafe_code)]
 
-use super::{thin, tiled};
+use super::{arriving, thin, tiled};
 use gemm::Parallelism;
 
 /// A matrix to read: element `(r, c)` is `data[at + r * row + c * column]`.
@@ -26,7 +26,7 @@ pub(crate) struct MatrixMut<'a, T> {
 pub(crate) trait Factor: gemm_type::Sealed + Copy + Default + PartialEq + 'static {
     const ONE: Self;
 
-    /// As [`product`] in tile registers or, of few rows, in place, or `false` where it is not done so.
+    /// As [`product`] by loops of our own, which ask for no memory, or `false` where there are none for it.
     fn own(_: [usize; 3], _: Matrix<'_, Self>, _: Matrix<'_, Self>, _: &mut MatrixMut<'_, Self>, _: bool) -> bool {
         false
     }
@@ -49,7 +49,9 @@ impl Factor for f32 {
         out: &mut MatrixMut<'_, f32>,
         add: bool,
     ) -> bool {
-        tiled::product(extents, a, b, out, add) || thin::product(extents, a, b, out, add)
+        tiled::product(extents, a, b, out, add)
+            || thin::product(extents, a, b, out, add)
+            || arriving::product(extents, a, b, out, add)
     }
 }
 
@@ -109,13 +111,7 @@ fn check<T>([m, n, k]: [usize; 3], a: &Matrix<'_, T>, b: &Matrix<'_, T>, out: &M
 }
 
 /// [`product`] by the `gemm` crate.
-pub(crate) fn plain<T: Factor>(
-    [m, n, k]: [usize; 3],
-    a: Matrix<'_, T>,
-    b: Matrix<'_, T>,
-    out: &mut MatrixMut<'_, T>,
-    add: bool,
-) {
+fn plain<T: Factor>([m, n, k]: [usize; 3], a: Matrix<'_, T>, b: Matrix<'_, T>, out: &mut MatrixMut<'_, T>, add: bool) {
     if m == 0 || n == 0 {
         return;
     }

@@ -1,6 +1,7 @@
 //! The CPU device: an arena of its own and kernels for every row.
 
 pub(crate) mod arena;
+mod arriving;
 pub mod boxes;
 mod buffer;
 pub(crate) mod constants;

@@ -7,6 +7,7 @@
 // The loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
+use super::buffer::first;
 use super::gemm::{Matrix, prefetch};
 use super::lines::Name;
 use super::tiled::{self, Rest};
@@ -71,16 +72,7 @@ pub(crate) fn width() -> usize {
 /// Packs a `k` by `n` matrix: panel after panel, the last of which may be narrower, each row by row. It takes the room
 /// of the matrix.
 pub(crate) fn pack([k, n]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
-    let width = width();
-    let mut out = out[..k * n].iter_mut();
-    for first in (0..n).step_by(width) {
-        for row in 0..k as i64 {
-            for column in first..n.min(first + width) {
-                let at = from.at + row * from.row + column as i64 * from.column;
-                *out.next().expect("room for all") = from.data[at as usize];
-            }
-        }
-    }
+    in_groups(width(), [n, k], Matrix { row: from.column, column: from.row, ..from }, out);
 }
 
 /// A left factor packed whole, to be multiplied by many narrow right factors.
@@ -96,7 +88,7 @@ impl Left {
     pub(crate) fn pack(&mut self, [rows, depth]: [usize; 2], from: Matrix<'_, f32>) {
         (self.rows, self.depth) = (rows, depth);
         self.data.resize(rows * depth, 0.0);
-        pack_left(group(), [rows, depth], from, &mut self.data);
+        pack_left([rows, depth], from, &mut self.data);
     }
 
     /// Multiplies some rows, the first of which begins a [`group`], of some columns with one panel, each of whose rows is
@@ -187,14 +179,21 @@ pub(crate) fn product(
     let right = &right[..k * n];
     let mut ready = false;
     let mut strip = |columns: Range<usize>, depth: Range<usize>, tile: &mut [f32], apart: usize| {
-        if buffer.len() < m * k {
-            buffer.resize(m * k, 0.0);
-        }
+        let packed = first(buffer, m * k, 0.0);
         if !ready {
-            pack_left(group(), [m, k], left, &mut buffer[..m * k]);
+            pack_left([m, k], left, packed);
             ready = true;
         }
-        pulp::Arch::new().dispatch(Strip { extents, left: buffer, right, columns, depth, tile, apart });
+        pulp::Arch::new().dispatch(Strip {
+            extents,
+            left: packed,
+            right,
+            columns,
+            add: depth.start > 0,
+            depth,
+            tile,
+            apart,
+        });
     };
     let tiled = tiled::panels(extents, left, right, name, sink, &mut |Rest { columns, depth }, tile, apart| {
         strip(columns, depth, tile, apart);
@@ -222,6 +221,7 @@ struct Strip<'a> {
     depth: Range<usize>,
     tile: &'a mut [f32],
     apart: usize,
+    add: bool,
 }
 
 impl WithSimd for Strip<'_> {
@@ -236,7 +236,8 @@ impl WithSimd for Strip<'_> {
 impl Strip<'_> {
     #[inline(always)]
     fn run<S: Simd, const R: usize>(self, simd: S) {
-        let Self { extents: [m, n, k], left, right, columns, depth: Range { start: from, end }, tile, apart } = self;
+        let Self { extents: [m, n, k], left, right, columns, depth: Range { start: from, end }, tile, apart, add } =
+            self;
         let (width, depth) = (2 * S::F32_LANES, end - from);
         let panel = |start: usize| {
             let here = width.min(n - start);
@@ -260,7 +261,7 @@ impl Strip<'_> {
                 let out = &mut tile[row * apart + start - columns.start..];
                 let (fetch, rest) = next.split_at(part.min(next.len()));
                 next = rest;
-                let job = Job { left, panel: panel(start), fetch, out, apart, add: from > 0 };
+                let job = Job { left, panel: panel(start), fetch, out, apart, add };
                 if here == width && rows == R {
                     job.full::<S, R>(simd);
                 } else {
@@ -271,22 +272,78 @@ impl Strip<'_> {
     }
 }
 
-/// Packs the left factor: groups of `group` rows, the last of which may be smaller, each column by column.
-fn pack_left(group: usize, [m, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+/// A product of a packed left and a packed right factor, all columns of all rows, from one slab of inner indices.
+pub(crate) struct Slab<'a> {
+    pub(crate) extents: [usize; 3],
+    pub(crate) left: &'a [f32],
+    pub(crate) right: &'a [f32],
+    pub(crate) tile: &'a mut [f32],
+    /// How far rows of the tile are apart.
+    pub(crate) apart: usize,
+    /// To what is there, rather than instead of it.
+    pub(crate) add: bool,
+}
+
+impl Slab<'_> {
+    pub(crate) fn multiply(self) {
+        let Self { extents, left, right, tile, apart, add } = self;
+        let [_, n, k] = extents;
+        pulp::Arch::new().dispatch(Strip { extents, left, right, columns: 0..n, depth: 0..k, tile, apart, add });
+    }
+}
+
+/// Packs a left factor of `m` by `k`: groups of as many rows as [`group`] says, the last of which may be smaller, each column
+/// by column.
+pub(crate) fn pack_left(extents: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+    in_groups(group(), extents, from, out);
+}
+
+/// Packs groups of so many rows of a matrix of `m` by `k`, the last of which may be smaller, each column by column.
+fn in_groups(group: usize, [m, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
     /// Columns at once, so that what is written stays in the nearest cache.
     const NEAR: usize = 128;
-    for (first, out) in (0..m).step_by(group).zip(out.chunks_mut(group * k.max(1))) {
+    for (first, out) in (0..m).step_by(group).zip(out[..m * k].chunks_mut(group * k.max(1))) {
         let rows = group.min(m - first);
+        let at = from.at + first as i64 * from.row;
+        if from.row == 1 {
+            side_by_side(rows, Matrix { at, ..from }, out);
+            continue;
+        }
         for (near, out) in (0..k).step_by(NEAR).zip(out.chunks_mut(NEAR * rows)) {
             let columns = NEAR.min(k - near);
             for row in 0..rows {
-                let at = from.at + (first + row) as i64 * from.row + near as i64 * from.column;
+                let at = at + row as i64 * from.row + near as i64 * from.column;
                 let to = out[row..].iter_mut().step_by(rows);
                 if from.column == 1 {
                     to.zip(&from.data[at as usize..][..columns]).for_each(|(to, &x)| *to = x);
                 } else {
                     to.zip(0..columns as i64).for_each(|(to, n)| *to = from.data[(at + n * from.column) as usize]);
                 }
+            }
+        }
+    }
+}
+
+/// Copies lines of so many elements, which lie as far apart as the columns of a matrix, to one after the other.
+fn side_by_side(count: usize, from: Matrix<'_, f32>, out: &mut [f32]) {
+    fn lines<const N: usize>(from: Matrix<'_, f32>, out: &mut [f32]) {
+        let mut at = from.at;
+        for out in out.as_chunks_mut::<N>().0 {
+            // Of a known length, so that it is a few moves of registers.
+            out.copy_from_slice(&from.data[at as usize..][..N]);
+            at += from.column;
+        }
+    }
+    match count {
+        32 => lines::<32>(from, out),
+        16 => lines::<16>(from, out),
+        12 => lines::<12>(from, out),
+        8 => lines::<8>(from, out),
+        6 => lines::<6>(from, out),
+        4 => lines::<4>(from, out),
+        _ => {
+            for (out, at) in out.chunks_exact_mut(count).zip((0..).map(|n| from.at + n * from.column)) {
+                out.copy_from_slice(&from.data[at as usize..][..count]);
             }
         }
     }
@@ -309,6 +366,12 @@ impl Job<'_> {
     #[inline(always)]
     fn full<S: Simd, const R: usize>(self, simd: S) {
         let mut sums = [[simd.splat_f32s(0.0); 2]; R];
+        let out = &mut self.out[..(R - 1) * self.apart + 2 * S::F32_LANES];
+        // The result is there once the sums are.
+        for row in 0..R {
+            prefetch(&out[row * self.apart..]);
+            prefetch(&out[row * self.apart + S::F32_LANES..]);
+        }
         let (left, _) = self.left.as_chunks::<R>();
         let (panel, _) = S::as_simd_f32s(self.panel);
         let (panel, _) = panel.as_chunks::<2>();
@@ -324,7 +387,6 @@ impl Job<'_> {
                 }
             }
         }
-        let out = &mut self.out[..(R - 1) * self.apart + 2 * S::F32_LANES];
         for row in 0..R {
             let (out, _) = S::as_mut_simd_f32s(&mut out[row * self.apart..][..2 * S::F32_LANES]);
             let (out, _) = out.as_chunks_mut::<2>();

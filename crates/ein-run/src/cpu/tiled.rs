@@ -4,7 +4,9 @@
 //! `f32`. Which way a product takes follows from its shape and from the largest magnitudes of its factors' blocks, so that
 //! the same product always has the same bits.
 
-use super::gemm::{Matrix, MatrixMut, plain};
+use super::arriving;
+use super::buffer::first;
+use super::gemm::{Matrix, MatrixMut};
 use super::lines::Name;
 use super::packed::{self, Sink};
 use super::split::{Class, STEP, Side, THIRDS, panel_thirds, steps, thirds, tiles};
@@ -44,14 +46,6 @@ struct Memory {
 thread_local! {
     /// Kept, so that later runs allocate nothing.
     static MEMORY: RefCell<Memory> = RefCell::default();
-}
-
-/// The first tiles of a list that is made as long as it must be.
-fn first(list: &mut Vec<Tile>, count: usize) -> &mut [Tile] {
-    if list.len() < count {
-        list.resize(count, Tile::ZERO);
-    }
-    &mut list[..count]
 }
 
 /// Whether products of a shape are done in tiles where there are any.
@@ -132,7 +126,7 @@ pub(crate) fn panels(
     }
     let Some(unit) = Unit::open() else { return false };
     let Memory { left: mut a, right: mut b, held } = MEMORY.take();
-    let packed = first(&mut a, m.div_ceil(RESULT) * tiles(k));
+    let packed = first(&mut a, m.div_ceil(RESULT) * tiles(k), Tile::ZERO);
     let known = held.filter(|held| Some(held.0) == name).map(|held| held.1);
     let class = known.unwrap_or_else(|| thirds(Side::Left, [m, k], left, packed));
     // Where a panel has its rows from an inner index on.
@@ -143,7 +137,7 @@ pub(crate) fn panels(
             let (tile, apart) = sink.tile(0..m, columns.clone());
             for depth in (0..k).step_by(DEPTH).map(|d| d..k.min(d + DEPTH)) {
                 let each = tiles(depth.len());
-                let block = first(&mut b, columns.len().div_ceil(RESULT) * each);
+                let block = first(&mut b, columns.len().div_ceil(RESULT) * each, Tile::ZERO);
                 let mut found = Class::ZERO;
                 for (start, block) in columns.clone().step_by(RESULT).zip(block.chunks_exact_mut(each)) {
                     let wide = RESULT.min(n - start);
@@ -199,12 +193,12 @@ pub(crate) fn product(
         for rows in (0..m).step_by(many).map(|r| r..m.min(r + many)) {
             let at = a.at + rows.start as i64 * a.row + depth.start as i64 * a.column;
             let a = Matrix { at, ..a };
-            let left = first(&mut left_tiles, rows.len().div_ceil(RESULT) * each);
+            let left = first(&mut left_tiles, rows.len().div_ceil(RESULT) * each, Tile::ZERO);
             let class = thirds(Side::Left, [rows.len(), depth.len()], a, left);
             for columns in (0..n).step_by(COLUMNS).map(|c| c..n.min(c + COLUMNS)) {
                 let at = b.at + depth.start as i64 * b.row + columns.start as i64 * b.column;
                 let b = Matrix { at, ..b };
-                let right = first(&mut right_tiles, columns.len().div_ceil(RESULT) * each);
+                let right = first(&mut right_tiles, columns.len().div_ceil(RESULT) * each, Tile::ZERO);
                 let found = thirds(Side::Right, [depth.len(), columns.len()], b, right);
                 let at = out.at + rows.start as i64 * out.row + columns.start as i64;
                 if class.fits(found) {
@@ -212,8 +206,8 @@ pub(crate) fn product(
                     let block = Block { unit: &unit, rows: rows.len(), columns: columns.len(), all, steps: 0..all };
                     block.multiply(left, right, &mut out.data[at as usize..], out.row as usize, add);
                 } else {
-                    let mut out = MatrixMut { data: &mut *out.data, at, row: out.row, column: 1 };
-                    plain([rows.len(), columns.len(), depth.len()], a, b, &mut out, add);
+                    let out = (&mut out.data[at as usize..], out.row as usize);
+                    arriving::in_rows([rows.len(), columns.len(), depth.len()], a, b, out, add);
                 }
             }
         }
