@@ -10,7 +10,7 @@ use super::packed;
 use super::short;
 use super::split::Side;
 use super::tiles::{RESULT, Tile};
-use bytemuck::{cast_slice, cast_slice_mut};
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
 use ein_ir::einsum::Access;
 use ein_ir::op::{InputKind, Op};
@@ -62,18 +62,38 @@ impl Packing {
 impl Constant {
     /// Puts a value that is this matrix in the order in which products read it, in its memory.
     pub(crate) fn pack(&self, bytes: &mut [u8]) {
-        let Self { extents, steps: [row, column], dtype } = *self;
-        if dtype != DType::BF16 {
-            let loaded: Vec<f32> = cast_slice(bytes).to_vec();
-            return packed::pack(extents, Matrix { data: &loaded, at: 0, row, column }, cast_slice_mut(bytes));
+        if self.dtype != DType::BF16 {
+            return self.replace::<f32>(packed::width(), bytes, |extents, from, out| {
+                packed::pack(extents, from, cast_slice_mut(out));
+            });
         }
-        let loaded: Vec<u16> = cast_slice(bytes).to_vec();
-        let [k, n] = extents;
+        let [k, _] = self.extents;
         let mut panel = vec![Tile::ZERO; short::count(RESULT, k)];
-        for (first, bytes) in (0..n as i64).step_by(RESULT).zip(bytes.chunks_exact_mut(size_of_val(&*panel))) {
-            let from = Matrix { data: &loaded, at: first * column, row, column };
-            short::pack(Side::Right, [k, RESULT], from, &mut panel);
-            bytes.copy_from_slice(cast_slice(&panel));
+        self.replace::<u16>(RESULT, bytes, |[k, n], from, out| {
+            for (first, out) in (0..n as i64).step_by(RESULT).zip(out.chunks_exact_mut(size_of_val(&*panel))) {
+                let from = Matrix { at: first * from.column, ..from };
+                short::pack(Side::Right, [k, RESULT], from, &mut panel);
+                out.copy_from_slice(cast_slice(&panel));
+            }
+        });
+    }
+
+    /// Puts columns in the place where they were. Where they lie side by side, as those of a weight that is stored output by
+    /// output do, a panel of so many takes their place and no more than those are held twice; of another matrix, all is.
+    fn replace<T: Pod>(
+        &self,
+        panel: usize,
+        bytes: &mut [u8],
+        mut put: impl FnMut([usize; 2], Matrix<'_, T>, &mut [u8]),
+    ) {
+        let Self { extents: [k, n], steps: [row, column], .. } = *self;
+        let along = row == 1 && column == k as i64;
+        let columns = if along { panel.min(n) } else { n };
+        let mut held: Vec<T> = Vec::with_capacity(k * columns);
+        for place in cast_slice_mut::<u8, T>(bytes).chunks_mut((k * columns).max(1)) {
+            held.clear();
+            held.extend_from_slice(place);
+            put([k, place.len() / k], Matrix { data: &held, at: 0, row, column }, cast_slice_mut(place));
         }
     }
 }
@@ -217,6 +237,20 @@ mod tests {
     fn row(verb: Verb, reads: &[TaskId], value: Value) -> Task {
         let (device, slot) = (DeviceId(0), Slot::default());
         Task { device, verb, reads: reads.to_vec(), after: vec![], value, within: None, slot, label: 0 }
+    }
+
+    #[test]
+    fn a_matrix_is_packed_in_its_place_whichever_way_it_lies() {
+        let [k, n] = [5, 3 * packed::width() + 2];
+        let of = |row: usize, column: usize| (row * n + column) as f32;
+        let mut rows: Vec<f32> = (0..k * n).map(|x| x as f32).collect();
+        let mut expected = vec![0.0; k * n];
+        packed::pack([k, n], Matrix { data: &rows, at: 0, row: n as i64, column: 1 }, &mut expected);
+        let mut columns: Vec<f32> = (0..n).flat_map(|c| (0..k).map(move |r| of(r, c))).collect();
+        for (values, steps) in [(&mut rows, [n as i64, 1]), (&mut columns, [1, k as i64])] {
+            Constant { extents: [k, n], steps, dtype: DType::F32 }.pack(cast_slice_mut(values));
+            assert_eq!(*values, expected, "{steps:?}");
+        }
     }
 
     #[test]
