@@ -300,50 +300,57 @@ pub(crate) fn pack_left(extents: [usize; 2], from: Matrix<'_, f32>, out: &mut [f
 
 /// Packs groups of so many rows of a matrix of `m` by `k`, the last of which may be smaller, each column by column.
 fn in_groups(group: usize, [m, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
-    /// Columns at once, so that what is written stays in the nearest cache.
-    const NEAR: usize = 128;
-    for (first, out) in (0..m).step_by(group).zip(out[..m * k].chunks_mut(group * k.max(1))) {
-        let rows = group.min(m - first);
-        let at = from.at + first as i64 * from.row;
+    /// Groups at once whose rows lie side by side: what is read of a column is long enough to be fetched ahead, and what is
+    /// written lies in no more places than a cache tells apart.
+    const TOGETHER: usize = 4;
+    let together = if from.row == 1 { TOGETHER * group } else { group };
+    for (first, out) in (0..m).step_by(together).zip(out[..m * k].chunks_mut((together * k).max(1))) {
+        let rows = together.min(m - first);
+        let from = Matrix { at: from.at + first as i64 * from.row, ..from };
         if from.row == 1 {
-            side_by_side(rows, Matrix { at, ..from }, out);
-            continue;
-        }
-        for (near, out) in (0..k).step_by(NEAR).zip(out.chunks_mut(NEAR * rows)) {
-            let columns = NEAR.min(k - near);
-            for row in 0..rows {
-                let at = at + row as i64 * from.row + near as i64 * from.column;
-                let to = out[row..].iter_mut().step_by(rows);
-                if from.column == 1 {
-                    to.zip(&from.data[at as usize..][..columns]).for_each(|(to, &x)| *to = x);
-                } else {
-                    to.zip(0..columns as i64).for_each(|(to, n)| *to = from.data[(at + n * from.column) as usize]);
-                }
+            match group {
+                32 => side_by_side::<32>([rows, k], from, out),
+                16 => side_by_side::<16>([rows, k], from, out),
+                12 => side_by_side::<12>([rows, k], from, out),
+                8 => side_by_side::<8>([rows, k], from, out),
+                6 => side_by_side::<6>([rows, k], from, out),
+                _ => side_by_side::<4>([rows, k], from, out),
             }
+        } else {
+            apart([rows, k], from, out);
         }
     }
 }
 
-/// Copies lines of so many elements, which lie as far apart as the columns of a matrix, to one after the other.
-fn side_by_side(count: usize, from: Matrix<'_, f32>, out: &mut [f32]) {
-    fn lines<const N: usize>(from: Matrix<'_, f32>, out: &mut [f32]) {
-        let mut at = from.at;
-        for out in out.as_chunks_mut::<N>().0 {
+/// Some groups of `N` rows that lie side by side, the last of which may be smaller.
+fn side_by_side<const N: usize>([rows, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+    let (whole, rest) = out.split_at_mut(rows / N * N * k);
+    for inner in 0..k {
+        let line = &from.data[(from.at + inner as i64 * from.column) as usize..][..rows];
+        let (lines, last) = line.as_chunks::<N>();
+        for (n, line) in lines.iter().enumerate() {
             // Of a known length, so that it is a few moves of registers.
-            out.copy_from_slice(&from.data[at as usize..][..N]);
-            at += from.column;
+            whole[(n * k + inner) * N..][..N].copy_from_slice(line);
+        }
+        if !last.is_empty() {
+            rest[inner * last.len()..][..last.len()].copy_from_slice(last);
         }
     }
-    match count {
-        32 => lines::<32>(from, out),
-        16 => lines::<16>(from, out),
-        12 => lines::<12>(from, out),
-        8 => lines::<8>(from, out),
-        6 => lines::<6>(from, out),
-        4 => lines::<4>(from, out),
-        _ => {
-            for (out, at) in out.chunks_exact_mut(count).zip((0..).map(|n| from.at + n * from.column)) {
-                out.copy_from_slice(&from.data[at as usize..][..count]);
+}
+
+/// One group of rows that lie anyhow.
+fn apart([rows, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+    /// Columns at once, so that what is written stays in the nearest cache.
+    const NEAR: usize = 128;
+    for (near, out) in (0..k).step_by(NEAR).zip(out.chunks_mut(NEAR * rows)) {
+        let columns = NEAR.min(k - near);
+        for row in 0..rows {
+            let at = from.at + row as i64 * from.row + near as i64 * from.column;
+            let to = out[row..].iter_mut().step_by(rows);
+            if from.column == 1 {
+                to.zip(&from.data[at as usize..][..columns]).for_each(|(to, &x)| *to = x);
+            } else {
+                to.zip(0..columns as i64).for_each(|(to, n)| *to = from.data[(at + n * from.column) as usize]);
             }
         }
     }
