@@ -1,5 +1,4 @@
-//! A run that is not the first allocates nothing where it moves values or computes a kernel, and nothing that grows with
-//! them where it computes an einsum.
+//! A run that is not the first allocates nothing, whatever it moves or computes.
 
 mod common;
 
@@ -18,9 +17,6 @@ use std::collections::BTreeMap;
 static COUNTING: dhat::Alloc = dhat::Alloc;
 
 const F: DType = DType::F32;
-
-/// What a run may allocate for the shapes of an einsum, whatever the sizes.
-const SHAPES: u64 = 4 << 10;
 
 /// Every device holds a row of `x`, hands it on to the next so many times, and then it is handed out.
 fn handed_on(devices: usize, rounds: usize, columns: usize) -> TaskGraph {
@@ -146,12 +142,6 @@ fn later_runs_allocate_nothing() {
     let [few, many] = [40, 200].map(of_every_kind);
     for ((name, few), (_, many)) in few.iter().zip(&many) {
         let found = [few, many].map(|lines| bytes_of_a_run(lines));
-        println!("{name}: {found:?}");
-        match *name {
-            "map" | "sum of rows" | "largest of columns" | "moments" => {
-                assert!(found[1] <= SHAPES && found[1] <= found[0] + 1024, "{name}: {found:?} bytes in later runs");
-            }
-            _ => assert_eq!(found, [0, 0], "{name}: bytes in later runs"),
-        }
+        assert_eq!(found, [0, 0], "{name}: bytes in later runs");
     }
 }
