@@ -107,7 +107,8 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
     }
     weighted(spec, machine, &workers, &mut found);
     // Positions multiply where shape is not enough to know a block by.
-    if spec.work.contraction && richness.recursive > 0 && p <= if is_movable(spec) { 16 } else { 8 } {
+    let room = found.list.len() < found.most;
+    if room && spec.work.contraction && richness.recursive > 0 && p <= if is_movable(spec) { 16 } else { 8 } {
         let most = if p <= 8 { richness.recursive } else { richness.recursive.min(8) };
         for blocks in recursive(spec, p, most) {
             found.push(placed(blocks));

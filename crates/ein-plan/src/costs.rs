@@ -4,14 +4,14 @@ use crate::answers::Answers;
 use crate::exchanges::hand_out;
 use crate::layouts::{Layouts, NeedsId, RelationId};
 use crate::options::Objective;
-use crate::pattern::{Axes, Fingerprint, Pattern, Profile};
+use crate::parallel::shared;
+use crate::pattern::{Axes, Fingerprint, Profile};
 use crate::ports::Ports;
 use crate::price::PriceError;
 use crate::symmetry::Symmetry;
 use ein_task::bounds;
 use ein_task::machine::Machine;
-use rustc_hash::FxHashMap;
-use std::thread::available_parallelism;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Seconds and bytes of one exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,10 +35,9 @@ impl Cost {
 /// What a second is worth in bytes under the `bytes` objective: too little to outweigh a byte.
 pub(crate) const TIE: f64 = 1e-3;
 
-/// Exchanges from which on several threads name them, and the most threads.
-const SHARED: usize = 4096;
-const THREADS: usize = 8;
-
+/// Exchanges from which on several threads name them, and patterns from which on several threads look at them.
+const SHARED_NAMES: usize = 4096;
+const SHARED_PATTERNS: usize = 512;
 /// The number of a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EntryId(u32);
@@ -133,23 +132,45 @@ impl<'a> Costs<'a> {
         let unknown: Vec<(usize, usize)> =
             (0..entries.len()).filter(|&at| entries[at].is_none()).map(|at| (at / width, at % width)).collect();
         let names = self.named(layouts, have, wanted, &unknown);
+        self.meet(layouts, have, wanted, &unknown, &names);
+        self.pairs.reserve(unknown.len());
         for (&(h, n), name) in unknown.iter().zip(names) {
-            let (have, needs) = (have[h], wanted[n]);
             let entry = match name {
-                Some(name) => self.patterns.get(&name).copied().unwrap_or_else(|| {
-                    let (from, to) = (self.relations[&have].as_ref(), self.needs[&needs].as_ref());
-                    let (from, to) = from.zip(to).expect("what has a name has profiles");
-                    let found = self.axes.pattern(layouts.relation_at(have), from, to);
-                    let entry = self.canonical_entry(&found);
-                    self.patterns.insert(name, entry);
-                    entry
-                }),
+                Some(name) => self.patterns[&name],
                 None => self.new_entry(Cost::default(), false),
             };
-            self.pairs.insert((have, needs), entry);
+            self.pairs.insert((have[h], wanted[n]), entry);
             entries[h * width + n] = Some(entry);
         }
         entries.into_iter().flatten().collect()
+    }
+
+    /// Gives every pattern among exchanges, given by their positions and names, an entry.
+    fn meet(
+        &mut self,
+        layouts: &Layouts,
+        have: &[RelationId],
+        wanted: &[NeedsId],
+        positions: &[(usize, usize)],
+        names: &[Option<Fingerprint>],
+    ) {
+        let mut met: FxHashSet<Fingerprint> = FxHashSet::default();
+        let named = positions.iter().zip(names).filter_map(|(&at, name)| Some((at, (*name)?)));
+        let new: Vec<_> = named.filter(|(_, name)| !self.patterns.contains_key(name) && met.insert(*name)).collect();
+        let (axes, ports, symmetry) = (&self.axes, &self.ports, &self.symmetry);
+        let (relations, needs) = (&self.relations, &self.needs);
+        let look = |&((h, n), name): &((usize, usize), Fingerprint)| {
+            let profiles = relations[&have[h]].as_ref().zip(needs[&wanted[n]].as_ref());
+            let (from, to) = profiles.expect("what has a name has profiles");
+            let found = axes.pattern(layouts.relation_at(have[h]), from, to);
+            (name, found.renamed(symmetry), ports.bound(&found), found.0.is_empty())
+        };
+        for (name, canonical, (seconds, bytes), nothing) in shared(&new, SHARED_PATTERNS, look) {
+            let known = self.canonical.get(&canonical).copied();
+            let entry = known.unwrap_or_else(|| self.new_entry(Cost { seconds, bytes }, nothing));
+            self.canonical.insert(canonical, entry);
+            self.patterns.insert(name, entry);
+        }
     }
 
     /// The fingerprints of exchanges, given by positions of what there is and of what is needed; nothing of those that have
@@ -181,37 +202,13 @@ impl<'a> Costs<'a> {
             let (from, to) = from[h].zip(to[n])?;
             Some(axes.fingerprint(layouts.relation_at(have[h]), from, to))
         };
-        // Asking how many there are reads files.
-        let threads =
-            if positions.len() < SHARED { 1 } else { available_parallelism().map_or(1, usize::from).min(THREADS) };
-        if threads == 1 {
-            return positions.iter().map(name).collect();
-        }
-        let name = &name;
-        std::thread::scope(|scope| {
-            let parts = positions.chunks(positions.len().div_ceil(threads));
-            let parts: Vec<_> =
-                parts.map(|part| scope.spawn(move || part.iter().map(name).collect::<Vec<_>>())).collect();
-            parts.into_iter().flat_map(|p| p.join().expect("naming does not panic")).collect()
-        })
+        shared(positions, SHARED_NAMES, name)
     }
 
     fn new_entry(&mut self, cost: Cost, exact: bool) -> EntryId {
         let id = EntryId(u32::try_from(self.entries.len()).expect("fewer prices than 2^32"));
         self.entries.push(Entry { cost, exact, sharp: exact, changed: self.now });
         id
-    }
-
-    /// The entry of a pattern not seen before under these names.
-    fn canonical_entry(&mut self, found: &Pattern) -> EntryId {
-        let canonical = found.renamed(&self.symmetry);
-        if let Some(&known) = self.canonical.get(&canonical) {
-            return known;
-        }
-        let (seconds, bytes) = self.ports.bound(found);
-        let entry = self.new_entry(Cost { seconds, bytes }, found.0.is_empty());
-        self.canonical.insert(canonical, entry);
-        entry
     }
 
     fn set(&mut self, entry: EntryId, cost: Cost, exact: bool) {

@@ -31,6 +31,7 @@ pub mod options;
 pub mod overlap;
 #[cfg(test)]
 mod overlap_tests;
+mod parallel;
 mod pattern;
 pub mod plan;
 #[cfg(test)]

@@ -91,14 +91,30 @@ pub(crate) struct Profile {
     axes: Vec<u32>,
     /// Devices of every box.
     devices: Vec<DeviceSet>,
+    /// What their names add to that of what they hold.
+    names: Vec<Lanes>,
 }
 
-/// Two axes laid over each other: how much is covered as a run of the one and as a run of the other, each the first that is
-/// covered so.
-type Overlay = Vec<(u64, u32, u32)>;
+/// Two axes laid over each other.
+#[derive(Debug, Default)]
+struct Overlay {
+    /// How much is covered as a run of the one and as a run of the other, each the first that is covered so.
+    runs: Vec<(u64, u32, u32)>,
+    /// The same with the boxes that cover the two, as bits, where the first [`NARROW`] suffice.
+    narrow: Vec<NarrowRun>,
+}
+
+/// How much is covered by the boxes with these bits of the one axis and of the other.
+type NarrowRun = (u64, u64, u64);
+
+/// Boxes whose positions are bits of one word.
+const NARROW: usize = 64;
 
 /// The same with the two axes, which say by which boxes.
 type Laid<'a> = (&'a [(u64, u32, u32)], &'a Axis, &'a Axis);
+
+/// Two numbers of 64 bits that are mixed apart.
+type Lanes = [u64; 2];
 
 /// Interned axes, and overlays of them.
 #[derive(Debug, Default)]
@@ -153,7 +169,9 @@ impl Axes {
                 })
             })
             .collect();
-        Some(Profile { axes, devices: boxes.iter().map(|b| b.1).collect() })
+        let devices: Vec<DeviceSet> = boxes.iter().map(|b| b.1).collect();
+        let names = devices.iter().map(|&set| holding(set)).collect();
+        Some(Profile { axes, devices, names })
     }
 
     fn lay_over(&mut self, a: u32, b: u32) {
@@ -175,8 +193,10 @@ impl Axes {
                 *runs.entry(both).or_default() += (w[1] - w[0]) as u64;
             }
         }
-        let overlay = runs.into_iter().map(|((p, q), n)| (n, p, q)).collect();
-        self.overlays.insert((a, b), overlay);
+        let runs: Vec<(u64, u32, u32)> = runs.into_iter().map(|((p, q), n)| (n, p, q)).collect();
+        let low = |axis: &[(usize, Mask)], run: u32| axis[run as usize].1.0 as u64;
+        let narrow = runs.iter().map(|&(n, p, q)| (n, low(x, p), low(y, q))).collect();
+        self.overlays.insert((a, b), Overlay { runs, narrow });
     }
 
     /// Lays all axes of some profiles over those of others, which fingerprints and patterns of any two of them ask for.
@@ -196,22 +216,71 @@ impl Axes {
 
     /// The fingerprint of [`Axes::pattern`], which costs less than the pattern. Of profiles that were prepared.
     pub fn fingerprint(&self, relation: &Relation, have: &Profile, needs: &Profile) -> Fingerprint {
-        let mut sum = 0;
-        self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
-            sum = named(sum, holders, readers, pending, finished);
-        });
-        sum
+        let mut sum = [0; 2];
+        if have.devices.len() > NARROW || needs.devices.len() > NARROW {
+            self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
+                let held = holders.iter().fold([0; 2], |sum, &h| plus(sum, holding(h)));
+                add(&mut sum, held, readers, pending, finished);
+            });
+        } else {
+            self.narrow(relation, have, needs, |blocks, readers, pending, finished| {
+                let held = ones(blocks).fold([0; 2], |sum, n| plus(sum, have.names[n]));
+                add(&mut sum, held, readers, pending, finished);
+            });
+        }
+        whole(sum)
     }
 
     /// What handing out from `have` must do, up to where in the tensor it is. Of profiles that were prepared.
     pub fn pattern(&self, relation: &Relation, have: &Profile, needs: &Profile) -> Pattern {
         let mut atoms = Vec::new();
-        self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
-            let mut holders = Holders::from_slice(holders);
+        let mut add = |mut holders: Holders, readers, pending, finished| {
             holders.sort_unstable();
             atoms.push(Atom { holders, readers, pending, finished });
-        });
+        };
+        if have.devices.len() > NARROW || needs.devices.len() > NARROW {
+            self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
+                add(Holders::from_slice(holders), readers, pending, finished);
+            });
+        } else {
+            self.narrow(relation, have, needs, |blocks, readers, pending, finished| {
+                add(ones(blocks).map(|n| have.devices[n]).collect(), readers, pending, finished);
+            });
+        }
         Pattern(merged(atoms))
+    }
+
+    /// [`Axes::cells`] of few boxes: `found` is called with the positions of the blocks, as bits.
+    fn narrow(
+        &self,
+        relation: &Relation,
+        have: &Profile,
+        needs: &Profile,
+        mut found: impl FnMut(u64, DeviceSet, u64, u64),
+    ) {
+        if have.devices.is_empty() || needs.devices.is_empty() {
+            return;
+        }
+        let overlay = |(&a, &b): (&u32, &u32)| &self.overlays[&(a, b)].narrow[..];
+        let overlays: SmallVec<[&[NarrowRun]; 6]> = have.axes.iter().zip(&needs.axes).map(overlay).collect();
+        let (pending, finished) =
+            (Size::of(&relation.pending, overlays.len()), Size::of(&relation.finished, overlays.len()));
+        let every = |n: usize| u64::MAX >> (NARROW - n);
+        let mut meet = |(blocks, boxes): (u64, u64), volume: u64, lengths: &[u64]| {
+            let mut readers = ones(boxes).fold(DeviceSet::new(), |set, n| set.union(needs.devices[n]));
+            if blocks.is_power_of_two() {
+                readers = readers.without(have.devices[blocks.trailing_zeros() as usize]);
+            }
+            if readers.is_empty() {
+                return;
+            }
+            let (pending, finished) = (pending.bytes(volume, lengths), finished.bytes(volume, lengths));
+            if pending + finished > 0 {
+                found(blocks, readers, pending, finished);
+            }
+        };
+        let mut lengths: SmallVec<[u64; 6]> = SmallVec::from_elem(0, overlays.len());
+        lay_narrow(&overlays, 0, (every(have.devices.len()), every(needs.devices.len())), 1, &mut lengths, &mut meet);
     }
 
     /// Calls `found` with holders, readers and bytes of everything that handing out from `have` has to bring.
@@ -227,14 +296,10 @@ impl Axes {
             return;
         }
         let overlay = |(&a, &b): (&u32, &u32)| -> Laid<'_> {
-            (&self.overlays[&(a, b)], &self.all[a as usize], &self.all[b as usize])
+            (&self.overlays[&(a, b)].runs, &self.all[a as usize], &self.all[b as usize])
         };
         let overlays: SmallVec<[Laid<'_>; 6]> = have.axes.iter().zip(&needs.axes).map(overlay).collect();
         let mut lengths: SmallVec<[u64; 6]> = SmallVec::from_elem(0, overlays.len());
-        let bytes = |form: &Form, lengths: &[u64]| -> u64 {
-            let of = |f: &Field| f.axes.iter().map(|&a| lengths[a]).product::<u64>() * f.dtype.bytes() as u64;
-            form.fields.iter().map(of).sum()
-        };
         let mut holders = Holders::new();
         // A tensor without axes has one point, which every block and every box that there is covers.
         let every = (Mask::first(have.devices.len()), Mask::first(needs.devices.len()));
@@ -245,7 +310,7 @@ impl Axes {
             if let [only] = holders[..] {
                 readers = readers.without(only);
             }
-            let (pending, finished) = (bytes(&relation.pending, lengths), bytes(&relation.finished, lengths));
+            let (pending, finished) = (bytes_of(&relation.pending, lengths), bytes_of(&relation.finished, lengths));
             if !readers.is_empty() && pending + finished > 0 {
                 found(&holders, readers, pending, finished);
             }
@@ -253,20 +318,90 @@ impl Axes {
     }
 }
 
-/// A fingerprint with one more atom: linear in bytes, so that atoms of equal holders and readers add up, in any order.
-fn named(sum: Fingerprint, holders: &[DeviceSet], readers: DeviceSet, pending: u64, finished: u64) -> Fingerprint {
-    let lane = |seed: u64| {
-        let set = |set: DeviceSet| {
-            let bits = set.bits();
-            mix(bits as u64 ^ mix((bits >> 64) as u64 ^ seed))
-        };
-        let held = holders.iter().fold(0u64, |sum, h| sum.wrapping_add(mix(set(*h) ^ seed.rotate_left(32))));
-        let name = mix(held ^ mix(set(readers).wrapping_add(seed)));
-        finished.wrapping_mul(name | 1).wrapping_add(pending.wrapping_mul(mix(name) | 1))
-    };
-    // Carries between the halves would make the sum depend on its order.
-    let low = (sum as u64).wrapping_add(lane(0x9e37_79b9_7f4a_7c15));
-    let high = ((sum >> 64) as u64).wrapping_add(lane(0xc2b2_ae3d_27d4_eb4f));
+/// The positions of the bits that are set.
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let n = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (n < NARROW).then_some(n)
+    })
+}
+
+/// Lays the axes from this one on over each other, of what the boxes with these bits cover. `volume` is that of the axes before.
+fn lay_narrow(
+    overlays: &[&[NarrowRun]],
+    axis: usize,
+    (blocks, boxes): (u64, u64),
+    volume: u64,
+    lengths: &mut [u64],
+    found: &mut impl FnMut((u64, u64), u64, &[u64]),
+) {
+    let Some(overlay) = overlays.get(axis) else { return found((blocks, boxes), volume, lengths) };
+    for &(length, own, other) in *overlay {
+        let next = (blocks & own, boxes & other);
+        if next.0 != 0 && next.1 != 0 {
+            lengths[axis] = length;
+            lay_narrow(overlays, axis + 1, next, volume * length, lengths, found);
+        }
+    }
+}
+
+/// How many bytes a part of a tensor has.
+#[derive(Clone, Copy)]
+enum Size<'a> {
+    /// So many for an element.
+    Even(u64),
+    /// Fields that lack axes.
+    Fields(&'a Form),
+}
+
+impl<'a> Size<'a> {
+    fn of(form: &'a Form, rank: usize) -> Self {
+        match &form.fields[..] {
+            [only] if only.axes.iter().copied().eq(0..rank) => Self::Even(only.dtype.bytes() as u64),
+            _ => Self::Fields(form),
+        }
+    }
+
+    /// Of a part of this volume, and of these lengths.
+    fn bytes(self, volume: u64, lengths: &[u64]) -> u64 {
+        match self {
+            Self::Even(bytes) => volume * bytes,
+            Self::Fields(form) => bytes_of(form, lengths),
+        }
+    }
+}
+
+fn bytes_of(form: &Form, lengths: &[u64]) -> u64 {
+    let of = |f: &Field| f.axes.iter().map(|&a| lengths[a]).product::<u64>() * f.dtype.bytes() as u64;
+    form.fields.iter().map(of).sum()
+}
+
+const SEEDS: Lanes = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
+
+/// What holders of a partial add to the name of what they hold.
+fn holding(set: DeviceSet) -> Lanes {
+    let (low, high) = (set.bits() as u64, (set.bits() >> 64) as u64);
+    SEEDS.map(|seed| mix(low.wrapping_add(mix(high ^ seed))))
+}
+
+fn plus(a: Lanes, b: Lanes) -> Lanes {
+    [a[0].wrapping_add(b[0]), a[1].wrapping_add(b[1])]
+}
+
+/// Adds an atom, given by what its holders add to a name, to a fingerprint: linear in bytes, so that atoms of equal holders and
+/// readers add up, in any order.
+fn add(sum: &mut Lanes, held: Lanes, readers: DeviceSet, pending: u64, finished: u64) {
+    let (low, high) = (readers.bits() as u64, (readers.bits() >> 64) as u64);
+    for ((sum, held), seed) in sum.iter_mut().zip(held).zip(SEEDS) {
+        let read = low.wrapping_mul(seed) ^ high.wrapping_mul(seed.rotate_left(32) | 1).rotate_left(32);
+        let name = mix(held.rotate_left(32) ^ read);
+        let other = name.rotate_left(32).wrapping_mul(seed);
+        *sum = sum.wrapping_add(finished.wrapping_mul(name | 1)).wrapping_add(pending.wrapping_mul(other | 1));
+    }
+}
+
+fn whole([low, high]: Lanes) -> Fingerprint {
     u128::from(high) << 64 | u128::from(low)
 }
 
@@ -312,15 +447,20 @@ impl Pattern {
     pub fn renamed(&self, symmetry: &Symmetry) -> Fingerprint {
         // A device is described by the atoms it takes part in, then by the descriptions of those it meets.
         let mut name = symmetry.kinds().to_vec();
+        let mut next = vec![0u64; name.len()];
+        let mut held: SmallVec<[u64; 4]> = SmallVec::new();
         for round in 0..3 {
-            let mut next = vec![0u64; name.len()];
-            let group = |set: DeviceSet| symmetry.sum(set, &name);
+            next.fill(0);
+            let mixed: SmallVec<[u64; 16]> = name.iter().map(|n| mix(*n)).collect();
+            let group = |set: DeviceSet| symmetry.sum_mixed(set, &mixed);
             for a in &self.0 {
                 let readers = mix(group(a.readers));
-                let holders = a.holders.iter().fold(0u64, |sum, h| sum.wrapping_add(mix(group(*h))));
+                held.clear();
+                held.extend(a.holders.iter().map(|h| mix(group(*h))));
+                let holders = held.iter().fold(0u64, |sum, h| sum.wrapping_add(*h));
                 let atom = mix(a.pending ^ mix(a.finished) ^ readers.rotate_left(7)).wrapping_add(holders);
-                for h in &a.holders {
-                    let part = atom ^ mix(group(*h));
+                for (h, held) in a.holders.iter().zip(&held) {
+                    let part = atom ^ held;
                     for d in h.iter() {
                         let own = mix(part.wrapping_add(symmetry.beside(d, a.readers)));
                         next[d.index()] = next[d.index()].wrapping_add(own);
@@ -333,7 +473,7 @@ impl Pattern {
                     next[d.index()] = next[d.index()].wrapping_add(own);
                 }
             }
-            for (name, next) in name.iter_mut().zip(next) {
+            for (name, next) in name.iter_mut().zip(&next) {
                 *name = mix(next.wrapping_add(mix(*name) ^ round));
             }
         }
@@ -341,10 +481,12 @@ impl Pattern {
         let arranged = symmetry.arranged(&name);
         arranged.iter().zip(symmetry.places()).for_each(|(d, n)| place[d.index()] = *n);
         let renamed = |set: DeviceSet| set.iter().map(|d| place[d.index()]).collect::<DeviceSet>();
-        self.0.iter().fold(0, |sum, a| {
-            let holders: Holders = a.holders.iter().map(|h| renamed(*h)).collect();
-            named(sum, &holders, renamed(a.readers), a.pending, a.finished)
-        })
+        let mut sum = [0; 2];
+        for a in &self.0 {
+            let held = a.holders.iter().fold([0; 2], |sum, h| plus(sum, holding(renamed(*h))));
+            add(&mut sum, held, renamed(a.readers), a.pending, a.finished);
+        }
+        whole(sum)
     }
 }
 

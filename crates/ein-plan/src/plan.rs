@@ -47,19 +47,10 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     admit(machine, options)?;
     let mut graph = simplify(graph);
     let (decided, overlap) = if options.objective == Objective::Makespan && options.strategy.is_none() {
-        let answer = quickest(&graph, machine, options, deadline);
-        let other = recompute::again(&graph).filter(|_| answer.as_ref().map_or_else(does_not, |a| a.0.tight));
-        let other = other.map(|g| quickest(&g, machine, options, deadline).map(|answer| (g, answer)));
-        let quicker = |(_, (_, b)): &(Graph, (Decided, Overlap))| {
-            answer.as_ref().map_or(true, |(_, a)| b.simulated_seconds.0 < a.simulated_seconds.0)
-        };
-        match other.and_then(Result::ok).filter(quicker) {
-            Some((other, better)) => {
-                graph = other;
-                better
-            }
-            None => answer?,
-        }
+        let ask = |graph: &Graph| quickest(graph, machine, options, deadline);
+        let quicker =
+            |(_, a): &(Decided, Overlap), (_, b): &(Decided, Overlap)| b.simulated_seconds.0 < a.simulated_seconds.0;
+        made_again(&mut graph, ask, |(decided, _)| decided.tight, quicker)?.0
     } else {
         let mut decided = decide_again(&mut graph, machine, options, deadline)?;
         let Decided { options: asked, choice, tasks, known, effort, .. } = &mut decided;
@@ -75,31 +66,43 @@ pub fn plan(graph: &Graph, machine: &Machine, options: &Options) -> Result<Plan,
     Ok(Plan { graph, machine: machine.clone(), options, choice, tasks, report })
 }
 
-/// Decides a graph, and where memory binds also one in which maps are made again that else would be held (see
-/// [`crate::recompute`]): the cheaper one stays, with a bound on both.
+/// Decides a graph, and where memory binds also one in which maps are made again that else would be held: the cheaper one
+/// stays, with a bound on both.
 fn decide_again(
     graph: &mut Graph,
     machine: &Machine,
     options: &Options,
     deadline: Deadline,
 ) -> Result<Decided, PlanError> {
-    let first = decide(graph, machine, options, deadline);
-    if options.strategy.is_some() || !first.as_ref().map_or_else(does_not, |d| d.tight) {
-        return first;
+    let ask = |graph: &Graph| decide(graph, machine, options, deadline);
+    if options.strategy.is_some() {
+        return ask(graph);
     }
-    let Some(other) = recompute::again(graph) else { return first };
-    let Ok(mut second) = decide(&other, machine, options, deadline) else { return first };
     let value = |d: &Decided| cost(&d.price, &d.tasks, machine, options.objective);
-    match first {
-        Ok(first) if value(&first) <= value(&second) => Ok(Decided { bound: first.bound.min(second.bound), ..first }),
-        Ok(first) => {
-            second.bound = second.bound.min(first.bound);
+    let (mut decided, other) = made_again(graph, ask, |d| d.tight, |a, b| value(b) < value(a))?;
+    decided.bound = other.map_or(decided.bound, |other| decided.bound.min(other.bound));
+    Ok(decided)
+}
+
+/// What is answered of a graph, and where memory is too little or `tight`, also of one in which maps are made again (see
+/// [`recompute`]), which becomes the graph where its answer is better or the only one. The better answer, and the other one.
+fn made_again<T>(
+    graph: &mut Graph,
+    ask: impl Fn(&Graph) -> Result<T, PlanError>,
+    tight: impl Fn(&T) -> bool,
+    better: impl Fn(&T, &T) -> bool,
+) -> Result<(T, Option<T>), PlanError> {
+    let first = ask(graph);
+    if !first.as_ref().map_or_else(does_not, tight) {
+        return Ok((first?, None));
+    }
+    let Some(other) = recompute::again(graph) else { return Ok((first?, None)) };
+    match (first, ask(&other)) {
+        (first, Err(_)) => Ok((first?, None)),
+        (Ok(first), Ok(second)) if !better(&first, &second) => Ok((first, Some(second))),
+        (first, Ok(second)) => {
             *graph = other;
-            Ok(second)
-        }
-        Err(_) => {
-            *graph = other;
-            Ok(second)
+            Ok((second, first.ok()))
         }
     }
 }

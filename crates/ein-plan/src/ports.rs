@@ -1,7 +1,7 @@
 //! What no program of an exchange can beat, by the busiest port alone: quick enough for every exchange between layouts.
 
 use crate::pattern::{Atom, Pattern};
-use ein_task::machine::{DeviceId, Link, Machine};
+use ein_task::machine::{DeviceId, DeviceSet, Link, Machine};
 
 /// Bandwidths of a machine's devices, for bounds.
 #[derive(Clone, Debug)]
@@ -93,14 +93,13 @@ impl Ports {
     /// move from where it is, so that every reader receives every partial, or it is at least two moves deep.
     pub fn bound(&self, pattern: &Pattern) -> (f64, f64) {
         let n = self.out.len();
-        let (mut any, mut direct) = (Loads::of(n), Loads::of(n));
-        for atom in &pattern.0 {
-            any.add_any(atom);
-            direct.add_direct(atom);
-        }
+        let mut any = Loads::of(n);
+        pattern.0.iter().for_each(|atom| any.add_any(atom));
         if any.bytes == 0.0 {
             return (0.0, 0.0);
         }
+        let mut direct = Loads::of(n);
+        pattern.0.iter().for_each(|atom| direct.add_direct(atom));
         let (any, direct, bytes) = (self.busiest(&any), self.busiest(&direct), any.bytes);
         (direct.max(any).min(any + self.latency) + self.latency + self.issue, bytes)
     }
@@ -174,25 +173,40 @@ impl Loads {
         }
     }
 
+    /// What is finished, if it is one move deep.
+    fn add_finished(&mut self, atom: &Atom) {
+        let piece = atom.finished as f64;
+        for d in atom.readers.without(atom.holders[0]).iter() {
+            self.received[d.index()] += piece;
+            self.bytes += piece;
+        }
+        if let (1, Some(d)) = (atom.holders[0].len(), atom.holders[0].lowest()) {
+            self.sent[d.index()] += atom.readers.without(atom.holders[0]).len() as f64 * piece;
+        }
+    }
+
     /// If it is one move deep.
     fn add_direct(&mut self, atom: &Atom) {
         let m = atom.holders.len();
+        if m == 1 {
+            return self.add_finished(atom);
+        }
         self.count(atom);
         // A device that has several partials, but not all, folds them before it sends. One that has all sends a result.
         let most = self.has.iter().copied().max().unwrap_or(1).max(1);
         let piece = if most == m { atom.pending.min(atom.finished) } else { atom.pending };
-        let piece = if m == 1 { atom.finished } else { piece } as f64;
+        let piece = piece as f64;
         for d in atom.readers.iter() {
             let pieces = (m - self.has[d.index()]).div_ceil(most) as f64;
             self.received[d.index()] += pieces * piece;
             self.bytes += pieces * piece;
         }
-        if m > 1 && most == m {
+        if most == m {
             return;
         }
         // Whoever alone has a partial sends it, with what else it has, to all who read it.
         for d in atom.alone().iter() {
-            let readers = atom.readers.iter().filter(|&r| r != d).count() as f64;
+            let readers = atom.readers.without(DeviceSet::one(d)).len() as f64;
             self.sent[d.index()] += readers * piece;
         }
     }

@@ -175,6 +175,7 @@ impl Memo<'_> {
             return known.clone();
         }
         let mut all: Vec<Tiling> = Vec::new();
+        let mut front = Front::default();
         if parts == 1 {
             let mut faces: Faces =
                 (0..spec.operands.len()).map(|n| spec.operand_region(n, &base).volume() as f64).collect();
@@ -192,21 +193,10 @@ impl Memo<'_> {
                     let Some(at) = position(&base, label, quantum(&own.rule), share) else { continue };
                     let (low, high) = base.split(label, at);
                     let (lows, highs) = (self.best(&low, first), self.best(&high, parts - first));
-                    add_pairs(&mut all, label, at - base.0[label].lo, &lows, &highs);
+                    front.add_pairs(First { label, at: at - base.0[label].lo, lows, highs });
                 }
             }
-        }
-        // Sorting keeps the order of equal ones.
-        all.sort_by(|a, b| sum(&a.faces).total_cmp(&sum(&b.faces)));
-        // The least sum, and evenly spread through the rest: one-sided cuts matter beside other operations.
-        if all.len() > self.most {
-            let step = all.len() as f64 / self.most as f64;
-            let kept: Vec<usize> = (0..self.most).map(|n| (n as f64 * step) as usize).collect();
-            let mut n = 0;
-            all.retain(|_| {
-                n += 1;
-                kept.binary_search(&(n - 1)).is_ok()
-            });
+            all = front.spread(self.most);
         }
         let all = Rc::new(all);
         self.known.insert((parts, base), all.clone());
@@ -214,19 +204,86 @@ impl Memo<'_> {
     }
 }
 
-/// Adds every pair of a tiling of the low part and one of the high part that is not beaten.
-fn add_pairs(all: &mut Vec<Tiling>, label: usize, at: usize, lows: &Rc<Vec<Tiling>>, highs: &Rc<Vec<Tiling>>) {
-    let mut faces = Faces::new();
-    for (a, low) in lows.iter().enumerate() {
-        for (b, high) in highs.iter().enumerate() {
-            faces.clear();
-            faces.extend(low.faces.iter().zip(&high.faces).map(|(x, y)| x + y));
-            if !all.iter().any(|t| beats(&t.faces, &faces)) {
-                all.retain(|t| !beats(&faces, &t.faces));
-                let cut = Cut { label, at, low: (lows.clone(), a), high: (highs.clone(), b) };
-                all.push(Tiling { cut: Some(cut), faces: faces.clone() });
+/// A first cut, and the tilings of its parts.
+struct First {
+    label: usize,
+    at: usize,
+    lows: Rc<Vec<Tiling>>,
+    highs: Rc<Vec<Tiling>>,
+}
+
+/// Pairs of tilings that no other one beats. Far more are compared than stay, so their faces lie one behind the other.
+#[derive(Default)]
+struct Front {
+    /// How many face volumes a tiling has.
+    width: usize,
+    faces: Vec<f64>,
+    /// Of each the number of its first cut, and of the tilings of both parts.
+    pairs: Vec<(usize, usize, usize)>,
+    cuts: Vec<First>,
+}
+
+impl Front {
+    /// Adds every pair of a tiling of the low part and one of the high part that is not beaten.
+    fn add_pairs(&mut self, cut: First) {
+        self.width = cut.lows.first().map_or(0, |t| t.faces.len());
+        let mut faces = Faces::new();
+        // Who beat the last pair often beats the next one.
+        let mut last = 0;
+        for (a, low) in cut.lows.iter().enumerate() {
+            for (b, high) in cut.highs.iter().enumerate() {
+                faces.clear();
+                faces.extend(low.faces.iter().zip(&high.faces).map(|(x, y)| x + y));
+                if self.of(last).is_some_and(|own| beats(own, &faces)) {
+                    continue;
+                }
+                if let Some(beaten_by) = self.faces.chunks_exact(self.width).position(|own| beats(own, &faces)) {
+                    last = beaten_by;
+                    continue;
+                }
+                self.drop_beaten(&faces);
+                self.faces.extend_from_slice(&faces);
+                self.pairs.push((self.cuts.len(), a, b));
             }
         }
+        self.cuts.push(cut);
+    }
+
+    fn of(&self, n: usize) -> Option<&[f64]> {
+        self.faces.get(n * self.width..(n + 1) * self.width)
+    }
+
+    /// Drops what these faces beat.
+    fn drop_beaten(&mut self, faces: &[f64]) {
+        let mut kept = 0;
+        for n in 0..self.pairs.len() {
+            let own = n * self.width..(n + 1) * self.width;
+            if !beats(faces, &self.faces[own.clone()]) {
+                self.faces.copy_within(own, kept * self.width);
+                self.pairs[kept] = self.pairs[n];
+                kept += 1;
+            }
+        }
+        self.pairs.truncate(kept);
+        self.faces.truncate(kept * self.width);
+    }
+
+    /// At most so many: the one with the least sum of faces first, and evenly spread through the rest, because one-sided cuts
+    /// matter beside other operations.
+    fn spread(&self, most: usize) -> Vec<Tiling> {
+        let mut order: Vec<usize> = (0..self.pairs.len()).collect();
+        let sums: Vec<f64> = order.iter().filter_map(|&n| self.of(n)).map(|own| own.iter().sum()).collect();
+        // Sorting keeps the order of equal ones.
+        order.sort_by(|&a, &b| sums[a].total_cmp(&sums[b]));
+        let step = (order.len() as f64 / most as f64).max(1.0);
+        let kept = (0..order.len().min(most)).map(|n| order[(n as f64 * step) as usize]);
+        let tiling = |n: usize| {
+            let (cut, low, high) = self.pairs[n];
+            let First { label, at, lows, highs } = &self.cuts[cut];
+            let cut = Cut { label: *label, at: *at, low: (lows.clone(), low), high: (highs.clone(), high) };
+            Tiling { cut: Some(cut), faces: self.of(n).into_iter().flatten().copied().collect() }
+        };
+        kept.map(tiling).collect()
     }
 }
 
@@ -239,10 +296,6 @@ fn position(space: &Region, l: usize, quantum: usize, share: f64) -> Option<usiz
 
 fn beats(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(x, y)| x <= y)
-}
-
-fn sum(faces: &[f64]) -> f64 {
-    faces.iter().sum()
 }
 
 #[cfg(test)]

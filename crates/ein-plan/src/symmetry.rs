@@ -78,8 +78,16 @@ impl Symmetry {
     /// A number for the devices of a set by their names, equal where one set becomes the other by a symmetry that keeps
     /// names.
     pub fn sum(&self, set: DeviceSet, names: &[u64]) -> u64 {
-        let plain =
-            |set: DeviceSet| set.iter().fold(set.len() as u64, |sum, d| sum.wrapping_add(mix(names[d.index()])));
+        self.sum_of(set, |d| mix(names[d.index()]))
+    }
+
+    /// [`Symmetry::sum`] of names that are mixed already.
+    pub fn sum_mixed(&self, set: DeviceSet, mixed: &[u64]) -> u64 {
+        self.sum_of(set, |d| mixed[d.index()])
+    }
+
+    fn sum_of(&self, set: DeviceSet, of: impl Fn(DeviceId) -> u64) -> u64 {
+        let plain = |set: DeviceSet| set.iter().fold(set.len() as u64, |sum, d| sum.wrapping_add(of(d)));
         if self.near.len() == 1 {
             return plain(set);
         }
@@ -118,6 +126,11 @@ impl Group {
     fn arranged(&self, names: &[u64]) -> Vec<DeviceId> {
         match self {
             Group::One(d) => vec![*d],
+            Group::Alike(all) if all.iter().all(|g| matches!(g, Group::One(_))) => {
+                let mut devices = self.devices();
+                devices.sort_unstable_by_key(|d| (names[d.index()], *d));
+                devices
+            }
             Group::Alike(all) => {
                 let mut parts: Vec<Vec<DeviceId>> = all.iter().map(|g| g.arranged(names)).collect();
                 let name = |part: &Vec<DeviceId>| part.iter().map(|d| names[d.index()]).collect::<Vec<_>>();

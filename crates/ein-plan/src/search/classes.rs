@@ -43,23 +43,28 @@ impl Search<'_> {
         let causal = self.graph.ids().filter_map(queries).max().unwrap_or(0);
         let richness = Richness { tiny, causal, ..richness };
         let mut known: HashMap<String, usize> = HashMap::new();
+        let mut new: Vec<(TensorId, Spec)> = Vec::new();
         for id in self.graph.ids() {
             self.go_on()?;
             let Some(spec) = self.graph.spec(id) else { continue };
             let (key, sources) = structure(self.graph, id, &spec);
-            let class = known.get(&key).copied().unwrap_or_else(|| {
-                let class = self.op_class(id, &spec, &sources, richness);
-                self.ops.push(class);
-                known.insert(key, self.ops.len() - 1);
-                self.ops.len() - 1
+            let class = *known.entry(key).or_insert_with(|| {
+                new.push((id, spec));
+                new.len() - 1
             });
             self.rows.insert(id, (class, sources));
+        }
+        for (id, spec) in new {
+            self.go_on()?;
+            let class = self.op_class(id, &spec, richness);
+            self.ops.push(class);
         }
         Ok(())
     }
 
-    fn op_class(&mut self, id: TensorId, spec: &Spec, sources: &[TensorId], richness: Richness) -> OpClass {
+    fn op_class(&mut self, id: TensorId, spec: &Spec, richness: Richness) -> OpClass {
         let mut list = candidates(spec, self.machine, richness);
+        let sources = self.rows[&id].1.clone();
         if self.options.objective == Objective::Bytes && self.options.balance && spec.work.contraction {
             // Where nothing is balanced, the most balanced there is.
             let least = list.iter().map(|c| c.balance / c.snapping).fold(f64::INFINITY, f64::min);

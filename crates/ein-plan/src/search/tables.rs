@@ -193,6 +193,11 @@ impl Search<'_> {
         let objective = self.options.objective;
         let (multiplier, uneven) = (self.held_price(class), self.uneven);
         let (costs, layouts) = (&mut self.costs, &self.layouts);
+        // Asked together, because that costs less.
+        let distinct: BTreeSet<RelationId> = producer.produced.iter().copied().collect();
+        let wanted = own.states.iter().filter(|s| s.only.is_none()).filter_map(|s| s.needs);
+        let wanted: Vec<NeedsId> = wanted.collect::<BTreeSet<_>>().into_iter().collect();
+        costs.entries(layouts, &distinct.into_iter().collect::<Vec<_>>(), &wanted);
         let mut rows: BTreeMap<RelationId, Vec<f64>> = BTreeMap::new();
         for &left in &producer.produced {
             // What goes home is held beside what comes of it.
