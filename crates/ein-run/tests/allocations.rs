@@ -102,6 +102,13 @@ fn of_every_kind(n: usize) -> Vec<(&'static str, String)> {
         ("largest of columns", format!("{x}y = einsum f32 (j: {n} | i: {n}) max x[i, j]\n")),
         ("moments", format!("{x}y = einsum f32 (i: {n} | j: {n}) moments x[i, j]\n")),
         ("product", format!("{x}y = einsum f32 (i: {n}, j: {n} | k: {n}) sum x[i, k] * x[k, j]\n")),
+        (
+            "product of f64",
+            format!(
+                "x: input f64[{n}, {n}]\n\
+                 y = einsum f64 (i: {n}, j: {n} | k: {n}) sum x[i, k] * x[j, k]\n"
+            ),
+        ),
         ("view", format!("{x}y = permute x [1, 0]\n")),
         ("gather", format!("{ids}y = gather(x, ids)\n")),
         ("gather along", format!("{own}y = gather_along(x, ids)\n")),

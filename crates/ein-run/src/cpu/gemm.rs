@@ -2,6 +2,7 @@
 //! pointers.
 #![allow(unsafe_code)]
 
+use super::registers::Number;
 use super::{arriving, thin, tiled};
 use gemm::Parallelism;
 
@@ -23,12 +24,18 @@ pub(crate) struct MatrixMut<'a, T> {
 }
 
 /// Types with a product: `f32` and `f64`.
-pub(crate) trait Factor: gemm_type::Sealed + Copy + Default + PartialEq + 'static {
+pub(crate) trait Factor: gemm_type::Sealed + Number + PartialEq {
     const ONE: Self;
 
     /// As [`product`] by loops of our own, which ask for no memory, or `false` where there are none for it.
-    fn own(_: [usize; 3], _: Matrix<'_, Self>, _: Matrix<'_, Self>, _: &mut MatrixMut<'_, Self>, _: bool) -> bool {
-        false
+    fn own(
+        extents: [usize; 3],
+        a: Matrix<'_, Self>,
+        b: Matrix<'_, Self>,
+        out: &mut MatrixMut<'_, Self>,
+        add: bool,
+    ) -> bool {
+        arriving::product(extents, a, b, out, add)
     }
 }
 
@@ -148,7 +155,7 @@ fn plain<T: Factor>([m, n, k]: [usize; 3], a: Matrix<'_, T>, b: Matrix<'_, T>, o
 /// Asks for the memory where a slice begins to be brought near, where the processor has an instruction for that.
 #[inline(always)]
 #[allow(clippy::inline_always)]
-pub(crate) fn prefetch(from: &[f32]) {
+pub(crate) fn prefetch<T>(from: &[T]) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint: it reads nothing that the program could see, whatever the address.
     unsafe {

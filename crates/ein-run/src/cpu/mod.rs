@@ -25,6 +25,7 @@ pub(crate) mod packing;
 mod parts;
 mod paste;
 mod piece;
+mod registers;
 mod rows;
 mod short;
 mod sinks;

@@ -10,9 +10,11 @@
 use super::buffer::first;
 use super::gemm::{Matrix, prefetch};
 use super::lines::Name;
+use super::registers::Number;
 use super::tiled::{self, Rest};
 use super::tiles;
 use pulp::{Simd, WithSimd};
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Inner extents done at once: a panel's part of so many rows stays near.
@@ -25,7 +27,10 @@ const LEFT: usize = 1 << 18;
 const ROWS: Range<usize> = 48..240;
 
 /// Elements of a cache line.
-const LINE: usize = 16;
+const fn line<T>() -> usize {
+    64 / size_of::<T>()
+}
+
 /// Rows of a panel between which lines of the next are fetched.
 const STEPS: usize = 16;
 
@@ -57,22 +62,27 @@ pub(crate) trait Sink {
     fn done(&mut self, rows: Range<usize>, columns: Range<usize>);
 }
 
-/// Columns of a panel on this host.
+/// Columns of a panel of `f32` on this host.
 pub(crate) fn width() -> usize {
-    struct Width;
-    impl WithSimd for Width {
+    width_of::<f32>()
+}
+
+/// Columns of a panel on this host.
+fn width_of<T: Number>() -> usize {
+    struct Width<T>(PhantomData<T>);
+    impl<T: Number> WithSimd for Width<T> {
         type Output = usize;
         fn with_simd<S: Simd>(self, _: S) -> usize {
-            2 * S::F32_LANES
+            2 * T::lanes::<S>()
         }
     }
-    pulp::Arch::new().dispatch(Width)
+    pulp::Arch::new().dispatch(Width(PhantomData::<T>))
 }
 
 /// Packs a `k` by `n` matrix: panel after panel, the last of which may be narrower, each row by row. It takes the room
 /// of the matrix.
-pub(crate) fn pack([k, n]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
-    in_groups(width(), [n, k], Matrix { row: from.column, column: from.row, ..from }, out);
+pub(crate) fn pack<T: Number>([k, n]: [usize; 2], from: Matrix<'_, T>, out: &mut [T]) {
+    in_groups(width_of::<T>(), [n, k], Matrix { row: from.column, column: from.row, ..from }, out);
 }
 
 /// A left factor packed whole, to be multiplied by many narrow right factors.
@@ -212,19 +222,19 @@ pub(crate) fn product(
 
 /// Columns of all rows of a product, for some inner indices: added to what is there unless these are the first. An
 /// element is the sum over the inner extent in one order, whatever rows are done together.
-struct Strip<'a> {
+struct Strip<'a, T> {
     extents: [usize; 3],
     /// Packed.
-    left: &'a [f32],
-    right: &'a [f32],
+    left: &'a [T],
+    right: &'a [T],
     columns: Range<usize>,
     depth: Range<usize>,
-    tile: &'a mut [f32],
+    tile: &'a mut [T],
     apart: usize,
     add: bool,
 }
 
-impl WithSimd for Strip<'_> {
+impl<T: Number> WithSimd for Strip<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -233,12 +243,12 @@ impl WithSimd for Strip<'_> {
     }
 }
 
-impl Strip<'_> {
+impl<T: Number> Strip<'_, T> {
     #[inline(always)]
     fn run<S: Simd, const R: usize>(self, simd: S) {
         let Self { extents: [m, n, k], left, right, columns, depth: Range { start: from, end }, tile, apart, add } =
             self;
-        let (width, depth) = (2 * S::F32_LANES, end - from);
+        let (width, depth) = (2 * T::lanes::<S>(), end - from);
         let panel = |start: usize| {
             let here = width.min(n - start);
             &right[start * k + from * here..][..depth * here]
@@ -254,7 +264,7 @@ impl Strip<'_> {
             } else {
                 right.get(columns.end * k..).map_or(&[][..], |rest| &rest[..rest.len().min(DEPTH * width)])
             };
-            let part = next.len().div_ceil(m.div_ceil(R)).next_multiple_of(LINE);
+            let part = next.len().div_ceil(m.div_ceil(R)).next_multiple_of(line::<T>());
             for row in (0..m).step_by(R) {
                 let rows = R.min(m - row);
                 let left = &left[row * k + from * rows..][..depth * rows];
@@ -273,18 +283,18 @@ impl Strip<'_> {
 }
 
 /// A product of a packed left and a packed right factor, all columns of all rows, from one slab of inner indices.
-pub(crate) struct Slab<'a> {
+pub(crate) struct Slab<'a, T> {
     pub(crate) extents: [usize; 3],
-    pub(crate) left: &'a [f32],
-    pub(crate) right: &'a [f32],
-    pub(crate) tile: &'a mut [f32],
+    pub(crate) left: &'a [T],
+    pub(crate) right: &'a [T],
+    pub(crate) tile: &'a mut [T],
     /// How far rows of the tile are apart.
     pub(crate) apart: usize,
     /// To what is there, rather than instead of it.
     pub(crate) add: bool,
 }
 
-impl Slab<'_> {
+impl<T: Number> Slab<'_, T> {
     pub(crate) fn multiply(self) {
         let Self { extents, left, right, tile, apart, add } = self;
         let [_, n, k] = extents;
@@ -294,12 +304,12 @@ impl Slab<'_> {
 
 /// Packs a left factor of `m` by `k`: groups of as many rows as [`group`] says, the last of which may be smaller, each column
 /// by column.
-pub(crate) fn pack_left(extents: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+pub(crate) fn pack_left<T: Number>(extents: [usize; 2], from: Matrix<'_, T>, out: &mut [T]) {
     in_groups(group(), extents, from, out);
 }
 
 /// Packs groups of so many rows of a matrix of `m` by `k`, the last of which may be smaller, each column by column.
-fn in_groups(group: usize, [m, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+fn in_groups<T: Number>(group: usize, [m, k]: [usize; 2], from: Matrix<'_, T>, out: &mut [T]) {
     /// Groups at once whose rows lie side by side: what is read of a column is long enough to be fetched ahead, and what is
     /// written lies in no more places than a cache tells apart.
     const TOGETHER: usize = 4;
@@ -309,12 +319,12 @@ fn in_groups(group: usize, [m, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut 
         let from = Matrix { at: from.at + first as i64 * from.row, ..from };
         if from.row == 1 {
             match group {
-                32 => side_by_side::<32>([rows, k], from, out),
-                16 => side_by_side::<16>([rows, k], from, out),
-                12 => side_by_side::<12>([rows, k], from, out),
-                8 => side_by_side::<8>([rows, k], from, out),
-                6 => side_by_side::<6>([rows, k], from, out),
-                _ => side_by_side::<4>([rows, k], from, out),
+                32 => side_by_side::<T, 32>([rows, k], from, out),
+                16 => side_by_side::<T, 16>([rows, k], from, out),
+                12 => side_by_side::<T, 12>([rows, k], from, out),
+                8 => side_by_side::<T, 8>([rows, k], from, out),
+                6 => side_by_side::<T, 6>([rows, k], from, out),
+                _ => side_by_side::<T, 4>([rows, k], from, out),
             }
         } else {
             apart([rows, k], from, out);
@@ -323,7 +333,7 @@ fn in_groups(group: usize, [m, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut 
 }
 
 /// Some groups of `N` rows that lie side by side, the last of which may be smaller.
-fn side_by_side<const N: usize>([rows, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+fn side_by_side<T: Number, const N: usize>([rows, k]: [usize; 2], from: Matrix<'_, T>, out: &mut [T]) {
     let (whole, rest) = out.split_at_mut(rows / N * N * k);
     for inner in 0..k {
         let line = &from.data[(from.at + inner as i64 * from.column) as usize..][..rows];
@@ -339,7 +349,7 @@ fn side_by_side<const N: usize>([rows, k]: [usize; 2], from: Matrix<'_, f32>, ou
 }
 
 /// One group of rows that lie anyhow.
-fn apart([rows, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
+fn apart<T: Number>([rows, k]: [usize; 2], from: Matrix<'_, T>, out: &mut [T]) {
     /// Columns at once, so that what is written stays in the nearest cache.
     const NEAR: usize = 128;
     for (near, out) in (0..k).step_by(NEAR).zip(out.chunks_mut(NEAR * rows)) {
@@ -357,50 +367,49 @@ fn apart([rows, k]: [usize; 2], from: Matrix<'_, f32>, out: &mut [f32]) {
 }
 
 /// Some rows of a panel's columns.
-struct Job<'a> {
-    left: &'a [f32],
-    panel: &'a [f32],
+struct Job<'a, T> {
+    left: &'a [T],
+    panel: &'a [T],
     /// What will be read soon.
-    fetch: &'a [f32],
-    out: &'a mut [f32],
+    fetch: &'a [T],
+    out: &'a mut [T],
     apart: usize,
     /// To what is there, rather than instead of it.
     add: bool,
 }
 
-impl Job<'_> {
+impl<T: Number> Job<'_, T> {
     /// `R` rows and a whole panel: all sums stay in registers.
     #[inline(always)]
     fn full<S: Simd, const R: usize>(self, simd: S) {
-        let mut sums = [[simd.splat_f32s(0.0); 2]; R];
-        let out = &mut self.out[..(R - 1) * self.apart + 2 * S::F32_LANES];
+        let mut sums = [[T::default().splat(simd); 2]; R];
+        let lanes = T::lanes::<S>();
+        let out = &mut self.out[..(R - 1) * self.apart + 2 * lanes];
         // The result is there once the sums are.
         for row in 0..R {
             prefetch(&out[row * self.apart..]);
-            prefetch(&out[row * self.apart + S::F32_LANES..]);
+            prefetch(&out[row * self.apart + lanes..]);
         }
         let (left, _) = self.left.as_chunks::<R>();
-        let (panel, _) = S::as_simd_f32s(self.panel);
-        let (panel, _) = panel.as_chunks::<2>();
-        let lines = self.fetch.len().div_ceil(LINE).div_ceil(left.len().div_ceil(STEPS).max(1)) * LINE;
+        let (panel, _) = T::whole::<S>(self.panel).as_chunks::<2>();
+        let lines = self.fetch.len().div_ceil(line::<T>()).div_ceil(left.len().div_ceil(STEPS).max(1)) * line::<T>();
         let mut fetch = self.fetch.chunks(lines.max(1));
         for (left, panel) in left.chunks(STEPS).zip(panel.chunks(STEPS)) {
-            fetch.next().unwrap_or_default().chunks(LINE).for_each(prefetch);
+            fetch.next().unwrap_or_default().chunks(line::<T>()).for_each(prefetch);
             for (left, panel) in left.iter().zip(panel) {
                 for (sums, &x) in sums.iter_mut().zip(left) {
-                    let x = simd.splat_f32s(x);
-                    sums[0] = simd.mul_add_f32s(x, panel[0], sums[0]);
-                    sums[1] = simd.mul_add_f32s(x, panel[1], sums[1]);
+                    let x = x.splat(simd);
+                    sums[0] = T::mul_add(simd, x, panel[0], sums[0]);
+                    sums[1] = T::mul_add(simd, x, panel[1], sums[1]);
                 }
             }
         }
         for row in 0..R {
-            let (out, _) = S::as_mut_simd_f32s(&mut out[row * self.apart..][..2 * S::F32_LANES]);
-            let (out, _) = out.as_chunks_mut::<2>();
+            let (out, _) = T::whole_mut::<S>(&mut out[row * self.apart..][..2 * lanes]).as_chunks_mut::<2>();
             let [out] = out else { unreachable!("two registers") };
             if self.add {
-                out[0] = simd.add_f32s(out[0], sums[row][0]);
-                out[1] = simd.add_f32s(out[1], sums[row][1]);
+                out[0] = T::add(simd, out[0], sums[row][0]);
+                out[1] = T::add(simd, out[1], sums[row][1]);
             } else {
                 *out = sums[row];
             }
@@ -413,7 +422,7 @@ impl Job<'_> {
         macro_rules! of {
             ($($n:literal)*) => {
                 match rows {
-                    $($n if R >= $n && columns == 2 * S::F32_LANES => self.full::<S, $n>(simd),)*
+                    $($n if R >= $n && columns == 2 * T::lanes::<S>() => self.full::<S, $n>(simd),)*
                     $($n if R >= $n => self.narrow::<S, $n>(simd, columns),)*
                     _ => unreachable!("at most as many rows as are done at once"),
                 }
@@ -425,22 +434,22 @@ impl Job<'_> {
     /// `R` rows and the columns of a narrow panel.
     #[inline(always)]
     fn narrow<S: Simd, const R: usize>(self, simd: S, columns: usize) {
-        let mut sums = [[simd.splat_f32s(0.0); 2]; R];
+        let mut sums = [[T::default().splat(simd); 2]; R];
         let (left, _) = self.left.as_chunks::<R>();
-        let cut = columns.min(S::F32_LANES);
+        let cut = columns.min(T::lanes::<S>());
         for (left, panel) in left.iter().zip(self.panel.chunks_exact(columns)) {
-            let panel = [simd.partial_load_f32s(&panel[..cut]), simd.partial_load_f32s(&panel[cut..])];
+            let panel = [T::read(simd, &panel[..cut]), T::read(simd, &panel[cut..])];
             for (sums, &x) in sums.iter_mut().zip(left) {
-                let x = simd.splat_f32s(x);
-                sums[0] = simd.mul_add_f32s(x, panel[0], sums[0]);
-                sums[1] = simd.mul_add_f32s(x, panel[1], sums[1]);
+                let x = x.splat(simd);
+                sums[0] = T::mul_add(simd, x, panel[0], sums[0]);
+                sums[1] = T::mul_add(simd, x, panel[1], sums[1]);
             }
         }
         for (row, sums) in sums.iter().enumerate() {
             let (low, high) = self.out[row * self.apart..][..columns].split_at_mut(cut);
             for (out, &sum) in [low, high].into_iter().zip(sums) {
-                let sum = if self.add { simd.add_f32s(simd.partial_load_f32s(out), sum) } else { sum };
-                simd.partial_store_f32s(out, sum);
+                let sum = if self.add { T::add(simd, T::read(simd, out), sum) } else { sum };
+                T::write(simd, out, sum);
             }
         }
     }
