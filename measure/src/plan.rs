@@ -15,6 +15,7 @@ pub mod prototype;
 pub mod question;
 pub mod random;
 pub mod speed;
+pub mod tiny;
 pub mod train;
 pub mod xla;
 
@@ -41,6 +42,8 @@ pub enum What {
     Random,
     /// Drawn plans run on threads of this host
     Measured,
+    /// Tiny networks in the memory that a fixed strategy takes
+    Tiny,
     /// A block's bytes, against what compiled modules of another system move
     Xla,
     /// A training step's bytes
@@ -58,6 +61,7 @@ impl What {
             What::Memory => memory::section(arguments),
             What::Random => random::section(arguments),
             What::Measured => measured::section(arguments),
+            What::Tiny => tiny::section(arguments),
             What::Xla => xla::section(arguments),
             What::Train => train::section(arguments),
         }

@@ -4,15 +4,16 @@
 use ein_ir::dtype::DType;
 use ein_ir::graph::Graph;
 use ein_ir::reference::run;
-use ein_plan::choice::{Choice, Home};
+use ein_plan::choice::{Block, Choice, Decomposition, Home};
 use ein_plan::lower::lower;
 use ein_plan::options::{Objective, Options, Placement};
-use ein_task::machine::{DeviceId, Machine};
+use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use ein_task::memory::{peak, plan_memory};
-use ein_task::task::{TaskGraph, Verb};
+use ein_task::relation::Held;
+use ein_task::task::{Task, TaskGraph, Verb};
 use ein_task::task_text::{parse, print};
 use ein_task::verify::verify;
-use ein_tests::choices::{by_label, cut, drawn, even, everywhere, held};
+use ein_tests::choices::{by_label, cut, drawn, even, everywhere, held, strips};
 use ein_tests::interpret::{Order, interpret};
 use ein_tests::small;
 
@@ -200,6 +201,43 @@ fn a_device_without_work_has_no_rows() {
     assert_eq!(choice.decompositions[&id(y)], cut(&graph, id(y), "i", 4));
 }
 
+/// Where a device holds in two blocks what it reads as one box, it is fed that box and puts nothing together in a run; not
+/// where another row of it reads a block alone.
+#[test]
+fn blocks_that_are_read_as_one_are_fed_as_one() {
+    let text = "x: input f32[2, 4]\nw: param f32[4, 3]\ny = einsum \"ik,kj->ij\" x w\nz = einsum \"ik,kj->ji\" x w\n\
+                return y\nreturn z\n";
+    let graph = ein_ir::text::parse(text).expect("well formed");
+    let named = |name| graph.find(name).expect("it is there");
+    let first = DeviceSet::one(DeviceId(0));
+    let halves = |row: &'static str, axis: usize| {
+        let space = graph.spec(named(row)).expect("it computes").space();
+        let block = |region| Block { region, devices: first };
+        let blocks = strips(&space, axis, &[2, 2]).into_iter().map(block).collect();
+        Decomposition::new(&space, blocks).expect("they tile")
+    };
+    let feeds = |alone: bool| {
+        let mut choice = by_label(&graph, 1, &[]);
+        if alone {
+            choice.decompositions.insert(named("z"), halves("z", 2));
+            choice.homes.insert(named("z"), everywhere(&graph, named("z"), 1));
+        }
+        let whole = graph.ty(named("w")).whole();
+        let blocks = strips(&whole, 0, &[2, 2]);
+        let held = blocks.into_iter().map(|region| Held { region, devices: first }).collect();
+        choice.homes.insert(named("w"), Home::At(held));
+        let tasks = check("two blocks", &graph, &choice, 1, &Options::default());
+        let of = |feeds: bool| {
+            let is =
+                |t: &&Task| if feeds { matches!(t.verb, Verb::Feed { external: 1 }) } else { t.verb == Verb::Paste };
+            tasks.tasks.iter().filter(is).count()
+        };
+        (of(true), of(false))
+    };
+    assert_eq!(feeds(false), (1, 0));
+    assert_eq!(feeds(true), (2, 1));
+}
+
 /// Keys that no query of a block sees are neither computed nor moved.
 #[test]
 fn causal_blocks_without_work_are_left_out() {
@@ -213,8 +251,8 @@ fn causal_blocks_without_work_are_left_out() {
     assert_eq!(tasks.tasks.iter().filter(|t| attends(t)).count(), 7);
     let spec = graph.spec(attention).expect("it computes");
     let mut blocks = Vec::new();
-    for queries in ein_tests::choices::strips(&spec.space(), 2, &[3, 2]) {
-        for region in ein_tests::choices::strips(&queries, 4, &[5, 2]) {
+    for queries in strips(&spec.space(), 2, &[3, 2]) {
+        for region in strips(&queries, 4, &[5, 2]) {
             let devices = ein_task::machine::DeviceSet::one(DeviceId(blocks.len() as u16));
             blocks.push(ein_plan::choice::Block { region, devices });
         }

@@ -2,10 +2,12 @@
 //! as devices, on every assignment of devices, with every tensor left as produced, gathered whole everywhere or at any
 //! one device, or held as one of its readers needs it. Nothing here asks the search's own generators.
 
+mod trees;
+
 use crate::answers::Answers;
-use crate::choice::{Block, Decomposition};
+use crate::choice::{Block, Decomposition, Home};
 use crate::exchanges::{covered, hand_out};
-use crate::layouts::held_of;
+use crate::layouts::{held_of, refined};
 use crate::needs::{held_needs, home_relation, operand_needs, output_sources, produced};
 use crate::options::Options;
 use crate::plan::plan;
@@ -172,34 +174,35 @@ impl Brute<'_> {
         cost
     }
 
-    /// The least cost of a tensor over its homes.
-    fn tensor(&mut self, tensor: TensorId, left: Option<&Relation>, lists: &BTreeSet<Vec<Need>>) -> f64 {
+    /// The least cost of a tensor over its homes, and the home.
+    fn tensor(&mut self, tensor: TensorId, left: Option<&Relation>, lists: &BTreeSet<Vec<Need>>) -> (f64, Home) {
         let whole = self.graph.ty(tensor).whole();
         let kind = match self.graph.node(tensor).op {
             Op::Input(kind) => Some(kind),
             _ => None,
         };
         if kind == Some(InputKind::Parameter) {
-            return 0.0;
+            let all: Vec<Need> = lists.iter().flatten().cloned().collect();
+            return (0.0, Home::At(refined(&all, &whole, DeviceId(0))));
         }
         let mut homes: Vec<Vec<Held>> =
             self.machine.ids().map(|d| vec![Held { region: whole.clone(), devices: DeviceSet::one(d) }]).collect();
         homes.push(vec![Held { region: whole.clone(), devices: self.machine.workers() }]);
         homes.extend(lists.iter().filter_map(|l| held_of(l, &whole)));
         homes.retain(|h| kind.is_none() || h.iter().all(|h| h.devices.len() == 1));
-        let mut starts: Vec<(f64, Relation)> = Vec::new();
-        for held in &homes {
-            let relation = home_relation(self.graph, tensor, held);
+        let mut starts: Vec<(f64, Relation, Home)> = Vec::new();
+        for held in homes {
+            let relation = home_relation(self.graph, tensor, &held);
             let arrival = match left {
-                Some(left) if !covered(left, &[], &held_needs(held)) => self.cost(left, &held_needs(held)),
+                Some(left) if !covered(left, &[], &held_needs(&held)) => self.cost(left, &held_needs(&held)),
                 _ => 0.0,
             };
-            starts.push((arrival, relation));
+            starts.push((arrival, relation, Home::At(held)));
         }
         let shown = output_sources(self.graph).contains(&tensor);
-        starts.extend(left.filter(|l| !shown || l.is_complete()).map(|l| (0.0, l.clone())));
-        let mut best = f64::INFINITY;
-        for (arrival, have) in starts {
+        starts.extend(left.filter(|l| !shown || l.is_complete()).map(|l| (0.0, l.clone(), Home::AsProduced)));
+        let mut best = (f64::INFINITY, Home::AsProduced);
+        for (arrival, have, home) in starts {
             let mut order: Vec<&Vec<Need>> = lists.iter().collect();
             order.sort_by(|a, b| crate::exchanges::serving_order(a, b));
             let mut delivered: Vec<&[Need]> = Vec::new();
@@ -210,7 +213,9 @@ impl Brute<'_> {
                     delivered.push(list);
                 }
             }
-            best = best.min(cost);
+            if cost < best.0 {
+                best = (cost, home);
+            }
         }
         best
     }
@@ -280,7 +285,7 @@ fn brute_force(graph: &Graph, machine: &Machine) -> f64 {
             let cost = found.get(&key).copied().unwrap_or_else(|| {
                 let made = left.as_ref().map(|l| &l.0[key[0]]);
                 let asked = lists.iter().zip(&key[first..]).map(|(l, &x)| l.0[x].clone());
-                let cost = brute.tensor(tensor, made, &asked.filter(|l| !l.is_empty()).collect());
+                let (cost, _) = brute.tensor(tensor, made, &asked.filter(|l| !l.is_empty()).collect());
                 found.insert(key, cost);
                 cost
             });

@@ -1,7 +1,7 @@
 //! The decompositions that the search may choose from, generated from an operation's spec alone.
 
 use crate::choice::{Block, Decomposition};
-use crate::recursive::{is_movable, least_faces, recursive};
+use crate::recursive::{is_movable, least_faces, recursive, recursive_weighted};
 use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{Role, Rule, Spec};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
@@ -105,7 +105,7 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
     for count in counts {
         grids(spec, count, count == p, &mut found);
     }
-    weighted(spec, machine, &workers, &mut found);
+    weighted(spec, machine, &workers, richness, &mut found);
     // Positions multiply where shape is not enough to know a block by.
     let room = found.list.len() < found.most;
     if room && spec.work.contraction && richness.recursive > 0 && p <= if is_movable(spec) { 16 } else { 8 } {
@@ -114,7 +114,7 @@ pub fn candidates(spec: &Spec, machine: &Machine, richness: Richness) -> Vec<Can
             found.push(placed(blocks));
         }
     }
-    if richness.tiny && p <= 3 {
+    if richness.tiny && p <= 4 {
         tiny(spec, &workers, &mut found);
     }
     found.list
@@ -368,8 +368,8 @@ fn product<T: Clone>(options: &[Vec<T>]) -> Vec<Vec<T>> {
     })
 }
 
-/// Cuts of one label in proportion to the devices' rates, where those differ.
-fn weighted(spec: &Spec, machine: &Machine, workers: &[DeviceId], found: &mut Found) {
+/// Cuts of one label, and recursive cuts, in proportion to the devices' rates, where those differ.
+fn weighted(spec: &Spec, machine: &Machine, workers: &[DeviceId], richness: Richness, found: &mut Found) {
     let of = |d: &DeviceId| {
         let device = &machine.devices[d.index()];
         if spec.work.contraction { device.rate(spec.work.dtype) } else { device.memory_bandwidth }
@@ -394,30 +394,43 @@ fn weighted(spec: &Spec, machine: &Machine, workers: &[DeviceId], found: &mut Fo
         }
         found.push(blocks);
     }
+    if workers.len() <= 8 && is_movable(spec) {
+        for blocks in recursive_weighted(spec, &rates, richness.recursive) {
+            let placed = blocks.into_iter().zip(workers);
+            found.push(placed.map(|(region, &d)| Block { region, devices: DeviceSet::one(d) }).collect());
+        }
+    }
 }
 
 /// Every recursive cut into at most as many boxes as devices, at every position, on every assignment of
-/// devices, where the space is tiny.
+/// devices, where the space is tiny; of four devices on one of those that differ by names.
 fn tiny(spec: &Spec, workers: &[DeviceId], found: &mut Found) {
     if spec.space().volume() > 64 {
         return;
     }
     let mut tilings = BTreeSet::new();
     cut_further(spec, &[spec.space()], workers.len(), &mut tilings);
-    let assignments: usize = tilings.iter().map(|t| workers.len().pow(t.len() as u32)).sum();
-    if assignments > 2000 {
+    let p = workers.len();
+    let every: usize = tilings.iter().map(|t| p.pow(t.len() as u32)).sum();
+    // Of four devices those that differ by their names only are one: every next box is at a device that has one, or at the
+    // next that has none.
+    let alike = p > 3;
+    if every > if alike { 100_000 } else { 2000 } {
         return;
     }
     found.most = found.most.max(8000);
     for tiling in tilings {
-        for code in 0..workers.len().pow(tiling.len() as u32) {
-            let mut code = code;
-            let blocks = tiling.iter().map(|region| {
-                let device = workers[code % workers.len()];
-                code /= workers.len();
-                Block { region: region.clone(), devices: DeviceSet::one(device) }
-            });
-            found.push(blocks.collect());
+        let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+        for _ in &tiling {
+            let used = |at: &Vec<usize>| at.iter().max().map_or(0, |d| d + 1);
+            let at =
+                |d: usize| all.iter().filter(move |at| !alike || d <= used(at)).map(move |at| [&at[..], &[d]].concat());
+            all = (0..p).flat_map(at).collect();
+        }
+        for at in all {
+            let block =
+                |(region, d): (&Region, usize)| Block { region: region.clone(), devices: DeviceSet::one(workers[d]) };
+            found.push(tiling.iter().zip(at).map(block).collect());
         }
     }
 }

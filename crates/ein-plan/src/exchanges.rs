@@ -200,14 +200,12 @@ pub(crate) fn hand_outs(
         .collect()
 }
 
+/// For every source, its distinct lists of needs and who has them.
+pub(crate) type Wanted = BTreeMap<TensorId, BTreeMap<Vec<Need>, BTreeSet<TensorId>>>;
+
 /// For every source, its distinct lists of needs and who has them (nobody for an output).
-pub(crate) fn wanted(
-    graph: &Graph,
-    choice: &Choice,
-    options: &Options,
-    machine: &Machine,
-) -> BTreeMap<TensorId, BTreeMap<Vec<Need>, BTreeSet<TensorId>>> {
-    let mut wanted: BTreeMap<TensorId, BTreeMap<Vec<Need>, BTreeSet<TensorId>>> = BTreeMap::new();
+pub(crate) fn wanted(graph: &Graph, choice: &Choice, options: &Options, machine: &Machine) -> Wanted {
+    let mut wanted = Wanted::new();
     for reader in graph.ids() {
         let Some(decomposition) = choice.decompositions.get(&reader) else { continue };
         for (source, needs) in operand_needs(graph, reader, decomposition) {

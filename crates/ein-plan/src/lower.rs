@@ -10,20 +10,20 @@ mod program;
 
 use crate::answers::{AnswerError, Answers};
 use crate::choice::{Choice, Home};
-use crate::exchanges::{ChoiceError, Planned, Stage, exchanges};
+use crate::exchanges::{ChoiceError, Planned, Stage, Wanted, exchanges, wanted};
 use crate::needs::{home_relation, output_sources, produced_of, working_blocks};
 use crate::options::{Options, Placement};
 use crate::synthesis::SynthesisError;
 use ein_ir::graph::{Graph, TensorId};
 use ein_ir::op::{InputKind, Op};
-use ein_ir::region::Region;
+use ein_ir::region::{Region, tiles};
 use ein_task::check::CheckError;
 use ein_task::exchange::{Exchange, Need};
 use ein_task::machine::{DeviceId, Machine};
 use ein_task::relation::{Held, Relation};
 use ein_task::task::{External, TaskGraph, Value, Verb};
 use pieces::Rows;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a choice could not be lowered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -138,6 +138,16 @@ struct Lowering<'a> {
     answers: &'a mut Answers,
     /// What every computing row leaves.
     produced: BTreeMap<TensorId, Relation>,
+    /// What readers need of every source, once somebody asked.
+    wanted: Option<Wanted>,
+}
+
+/// Blocks of an input that one device has as one box.
+struct Joined {
+    device: DeviceId,
+    region: Region,
+    /// Whether its row is there.
+    fed: bool,
 }
 
 impl<'a> Lowering<'a> {
@@ -155,23 +165,59 @@ impl<'a> Lowering<'a> {
             ..TaskGraph::default()
         };
         let rows = Rows::new(graph, out);
-        Self { graph, choice, staged, machine, options, rows, answers, produced: BTreeMap::new() }
+        Self { graph, choice, staged, machine, options, rows, answers, produced: BTreeMap::new(), wanted: None }
     }
 
-    /// Brings an input in, at every device that holds a block of it.
+    /// Brings an input in, at every device that holds a block of it: as the box that is read there where several blocks
+    /// are read as one.
     fn feed(&mut self, tensor: TensorId, kind: InputKind) {
         let node = self.graph.node(tensor);
         let external = self.rows.out.externals.len();
         self.rows.out.externals.push(External { name: node.name.clone(), kind, ty: node.ty.clone() });
         let Home::At(held) = &self.choice.homes[&tensor] else { unreachable!("validated: inputs are held somewhere") };
         let relation = home_relation(self.graph, tensor, held);
+        let mut joined = self.joined(tensor, &relation);
         for Held { region, devices } in relation.blocks {
             for device in devices.iter() {
-                let value = Value { region: region.clone(), form: relation.finished.clone() };
+                let within = joined.iter_mut().find(|j| j.device == device && j.region.contains(&region));
+                let region = match within {
+                    Some(Joined { fed: true, .. }) => continue,
+                    Some(whole) => {
+                        whole.fed = true;
+                        whole.region.clone()
+                    }
+                    None => region.clone(),
+                };
+                let value = Value { region, form: relation.finished.clone() };
                 let task = self.rows.push(tensor, device, Verb::Feed { external }, vec![], value);
                 self.rows.add_finished(tensor, device, task);
             }
         }
+    }
+
+    /// The boxes that a device reads of an input of which it holds just that as several blocks, and reads no other
+    /// part of them: fed so, they need not be put together in every run.
+    fn joined(&mut self, tensor: TensorId, home: &Relation) -> Vec<Joined> {
+        let held = |device: DeviceId| home.blocks.iter().filter(move |b| b.devices.contains(device)).map(|b| &b.region);
+        let several: Vec<DeviceId> = self.machine.ids().filter(|&d| held(d).nth(1).is_some()).collect();
+        if several.is_empty() {
+            return Vec::new();
+        }
+        let (graph, choice, options, machine) = (self.graph, self.choice, self.options, self.machine);
+        let wanted = self.wanted.get_or_insert_with(|| wanted(graph, choice, options, machine));
+        let mut joined = Vec::new();
+        for device in several {
+            let lists = wanted.get(&tensor).into_iter().flat_map(BTreeMap::keys);
+            let read: BTreeSet<&Region> = lists.flatten().filter(|n| n.device == device).map(|n| &n.region).collect();
+            for &region in &read {
+                let inside: Vec<Region> = held(device).filter(|b| region.contains(b)).cloned().collect();
+                let alone = read.iter().all(|&other| other == region || other.overlap(region) == 0);
+                if inside.len() > 1 && alone && tiles(&inside, region) {
+                    joined.push(Joined { device, region: region.clone(), fed: false });
+                }
+            }
+        }
+        joined
     }
 
     /// One kernel for every block at every device that computes it.

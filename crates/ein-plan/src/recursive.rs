@@ -17,6 +17,8 @@ type Faces = SmallVec<[f64; 4]>;
 struct Tiling {
     cut: Option<Cut>,
     faces: Faces,
+    /// Where nothing is cut, of which kind of device the block is.
+    kind: usize,
 }
 
 /// A label is cut `at` so far from its beginning, and each part is tiled by one of its own tilings.
@@ -35,10 +37,110 @@ pub(crate) fn recursive(spec: &Spec, parts: usize, most: usize) -> Vec<Vec<Regio
     let all = memo.best(&space, parts);
     let blocks = |n: usize| {
         let mut blocks = Vec::with_capacity(parts);
-        laid(&all[n], space.clone(), &mut blocks);
+        laid(&all[n], space.clone(), &mut |region, _| blocks.push(region));
         blocks
     };
     (0..all.len()).map(blocks).collect()
+}
+
+/// Ways to divide devices of several kinds in two, at most: beyond that shapes multiply.
+const DIVISIONS: usize = 32;
+
+/// The same with a block for each device in proportion to its rate, in the order of the devices: they are divided in two
+/// in every way, equal ones counted alike, and the box as their rates in all. Nothing where there are too many ways.
+pub(crate) fn recursive_weighted(spec: &Spec, rates: &[f64], most: usize) -> Vec<Vec<Region>> {
+    let mut kinds: Vec<f64> = rates.to_vec();
+    kinds.sort_by(f64::total_cmp);
+    kinds.dedup();
+    let kind = |rate: &f64| kinds.iter().position(|k| k == rate).expect("it is one of them");
+    let of: Vec<usize> = rates.iter().map(kind).collect();
+    let counts: Counts = (0..kinds.len()).map(|k| of.iter().filter(|&&o| o == k).count()).collect();
+    if counts.iter().map(|n| n + 1).product::<usize>() > DIVISIONS {
+        return Vec::new();
+    }
+    let space = spec.space();
+    let whole: f64 = faces(spec, &space).iter().sum();
+    let unfair = whole * rates.iter().sum::<f64>() / (space.volume() as f64).powi(2);
+    // Of labels that differ in no face one may be cut where the other cannot: of few devices all are tried.
+    let cuttable = || (0..spec.labels.len()).filter(|&l| is_cuttable(spec.labels[l].role)).collect();
+    let labels = if rates.len() <= 4 { cuttable() } else { labels(spec) };
+    let mut memo = Weighted { spec, labels, most, kinds, unfair, known: FxHashMap::default() };
+    let all = memo.best(&space, &counts);
+    let placed = |tiling: &Tiling| {
+        let mut blocks: Vec<Option<Region>> = vec![None; rates.len()];
+        laid(tiling, space.clone(), &mut |region, kind| {
+            let next = (0..of.len()).find(|&d| of[d] == kind && blocks[d].is_none()).expect("one block a device");
+            blocks[next] = Some(region);
+        });
+        blocks.into_iter().flatten().collect()
+    };
+    all.iter().map(placed).collect()
+}
+
+/// How many devices of each kind.
+type Counts = SmallVec<[usize; 4]>;
+
+struct Weighted<'a> {
+    spec: &'a Spec,
+    labels: Vec<usize>,
+    most: usize,
+    /// The rate of each kind.
+    kinds: Vec<f64>,
+    /// What the square of a block's volume over its device's rate counts as, one face more: the sum of these is least where
+    /// volumes are in proportion to rates, and is then as much as the faces of the whole.
+    unfair: f64,
+    known: FxHashMap<(Counts, Region), Rc<Vec<Tiling>>>,
+}
+
+impl Weighted<'_> {
+    fn rate(&self, counts: &Counts) -> f64 {
+        counts.iter().zip(&self.kinds).map(|(&n, rate)| n as f64 * rate).sum()
+    }
+
+    /// Tilings of `space` for so many devices.
+    fn best(&mut self, space: &Region, counts: &Counts) -> Rc<Vec<Tiling>> {
+        let key = (counts.clone(), space.clone());
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let all = if counts.iter().sum::<usize>() == 1 {
+            let kind = counts.iter().position(|&n| n > 0).expect("one device");
+            let mut faces = faces(self.spec, space);
+            faces.push(self.unfair * (space.volume() as f64).powi(2) / self.kinds[kind]);
+            vec![Tiling { cut: None, faces, kind }]
+        } else {
+            let mut front = Front::default();
+            let share = |first: &Counts| self.rate(first) / self.rate(counts);
+            let firsts: Vec<(Counts, f64)> = divisions(counts).into_iter().map(|f| (f.clone(), share(&f))).collect();
+            for n in 0..self.labels.len() {
+                let label = self.labels[n];
+                for (first, share) in &firsts {
+                    let Some(at) = position(space, label, quantum(&self.spec.labels[label].rule), *share) else {
+                        continue;
+                    };
+                    let (low, high) = space.split(label, at);
+                    let rest: Counts = counts.iter().zip(first).map(|(all, own)| all - own).collect();
+                    let (lows, highs) = (self.best(&low, first), self.best(&high, &rest));
+                    front.add_pairs(First { label, at: at - space.0[label].lo, lows, highs });
+                }
+            }
+            front.spread(self.most)
+        };
+        let all = Rc::new(all);
+        self.known.insert(key, all.clone());
+        all
+    }
+}
+
+/// The first parts of devices that are divided in two, neither empty.
+fn divisions(counts: &Counts) -> Vec<Counts> {
+    let mut all = vec![Counts::new()];
+    for &n in counts {
+        let longer = |p: Counts| (0..=n).map(move |own| p.iter().copied().chain([own]).collect());
+        all = all.into_iter().flat_map(longer).collect();
+    }
+    all.retain(|first| first.iter().any(|&n| n > 0) && first != counts);
+    all
 }
 
 /// The tiling in one block for each of `parts` devices whose blocks have the least faces in all, as far as boxes of nearly
@@ -116,12 +218,18 @@ impl Thrift<'_> {
     }
 }
 
-/// The blocks of a tiling of `space`.
-fn laid(tiling: &Tiling, space: Region, blocks: &mut Vec<Region>) {
-    let Some(cut) = &tiling.cut else { return blocks.push(space) };
+/// Gives every block of a tiling of `space` with its kind to `put`.
+fn laid(tiling: &Tiling, space: Region, put: &mut impl FnMut(Region, usize)) {
+    let Some(cut) = &tiling.cut else { return put(space, tiling.kind) };
     let (low, high) = space.split(cut.label, space.0[cut.label].lo + cut.at);
-    laid(&cut.low.0[cut.low.1], low, blocks);
-    laid(&cut.high.0[cut.high.1], high, blocks);
+    laid(&cut.low.0[cut.low.1], low, put);
+    laid(&cut.high.0[cut.high.1], high, put);
+}
+
+/// What a block reads of every operand, then what it writes.
+fn faces(spec: &Spec, block: &Region) -> Faces {
+    let operands = (0..spec.operands.len()).map(|n| spec.operand_region(n, block).volume() as f64);
+    operands.chain([spec.result_region(block).volume() as f64]).collect()
 }
 
 /// Up to so many parts are cut in every proportion, where shape is enough to know a tiling by.
@@ -177,10 +285,7 @@ impl Memo<'_> {
         let mut all: Vec<Tiling> = Vec::new();
         let mut front = Front::default();
         if parts == 1 {
-            let mut faces: Faces =
-                (0..spec.operands.len()).map(|n| spec.operand_region(n, &base).volume() as f64).collect();
-            faces.push(spec.result_region(&base).volume() as f64);
-            all.push(Tiling { cut: None, faces });
+            all.push(Tiling { cut: None, faces: faces(spec, &base), kind: 0 });
         } else {
             for n in 0..self.labels.len() {
                 let label = self.labels[n];
@@ -281,7 +386,7 @@ impl Front {
             let (cut, low, high) = self.pairs[n];
             let First { label, at, lows, highs } = &self.cuts[cut];
             let cut = Cut { label: *label, at: *at, low: (lows.clone(), low), high: (highs.clone(), high) };
-            Tiling { cut: Some(cut), faces: self.of(n).into_iter().flatten().copied().collect() }
+            Tiling { cut: Some(cut), faces: self.of(n).into_iter().flatten().copied().collect(), kind: 0 }
         };
         kept.map(tiling).collect()
     }
@@ -340,6 +445,30 @@ mod tests {
             assert!((found - least).abs() < 1e-3, "{parts}: {found}");
             assert!(tiling.len() == parts && tiles(&tiling, &spec.space()), "{parts}");
         }
+    }
+
+    /// Devices of rates 2, 3 and 4 share three by three points: the first and the last get two columns, of which the first
+    /// one's part is a row of three.
+    #[test]
+    fn unequal_devices_get_boxes_in_proportion() {
+        let mut g = Graph::new();
+        let ty = TensorType::new(DType::F32, [3, 3]);
+        let a = g.input("a", InputKind::Input, ty.clone()).unwrap();
+        let b = g.input("b", InputKind::Input, ty).unwrap();
+        let c = g.contraction("c", "ij,ij->ij", &[a, b]).unwrap();
+        let spec = g.spec(c).unwrap();
+        let found = recursive_weighted(&spec, &[2.0, 3.0, 4.0], 16);
+        assert!(found.iter().all(|t| t.len() == 3 && tiles(t, &spec.space())), "{found:?}");
+        let exact = found.iter().filter(|t| t.iter().map(Region::volume).eq([2, 3, 4]));
+        assert!(exact.count() > 0, "{found:?}");
+        // Two kinds of two devices each, of a product: equal ones get equal boxes.
+        let spec = cube(70);
+        let found = recursive_weighted(&spec, &[5.0, 2.0, 2.0, 5.0], 16);
+        let volumes = |t: &Vec<Region>| t.iter().map(|b| b.volume() as f64 / 343_000.0 * 14.0).collect::<Vec<_>>();
+        let near = |t: &Vec<Region>| volumes(t).iter().zip([5.0, 2.0, 2.0, 5.0]).all(|(v, r)| (v - r).abs() < 1e-9);
+        assert!(found.len() > 1 && found.iter().any(near), "{:?}", found.iter().map(volumes).collect::<Vec<_>>());
+        // Too many kinds.
+        assert!(recursive_weighted(&spec, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 16).is_empty());
     }
 
     /// Of labels that the same operands have, the one with most room is cut.

@@ -1,6 +1,7 @@
 //! Rates that one figure does not tell: of products by shape, and of threads by how many of them work.
 
 use ein_ir::dtype::DType;
+use ein_ir::einsum::Affine;
 use ein_ir::monoid::Monoid;
 use ein_ir::region::Region;
 use ein_ir::spec::{AxisMap, Spec};
@@ -25,7 +26,8 @@ pub struct Products {
     /// Rates by shape. A block gets those of its type with the longest side that is not longer than its own, and of these
     /// one between the two whose multiply-adds are next to its own, by their logarithms.
     pub shapes: Vec<ShapeRate>,
-    /// Operations per second of contractions that read an operand through a window, such as a convolution.
+    /// Operations per second of contractions that read an operand through overlapping windows, such as a convolution. An
+    /// axis that several labels split without overlap, such as features into heads, makes no window: those are products.
     pub windows: Option<f64>,
 }
 
@@ -35,8 +37,8 @@ impl Products {
         if spec.monoid == Monoid::Attend || self.shapes.is_empty() && self.windows.is_none() {
             return None;
         }
-        let through = |a: &AxisMap| matches!(a, AxisMap::Affine(a) if a.terms.len() > 1);
-        if spec.operands.iter().any(|o| o.axes.iter().any(through)) {
+        let overlaps = |a: &AxisMap| matches!(a, AxisMap::Affine(a) if overlap(a, labels));
+        if spec.operands.iter().any(|o| o.axes.iter().any(overlaps)) {
             return self.windows;
         }
         let (side, points) = shape(spec, labels)?;
@@ -57,6 +59,23 @@ impl Products {
             (a, b) => a.or(b).map(|s| s.rate),
         }
     }
+}
+
+/// Whether an affine index is the same at different points of a block, which makes it a window. It is not where
+/// each label steps over all that the labels of smaller steps reach.
+fn overlap(index: &Affine, labels: &Region) -> bool {
+    let mut steps: Vec<(u64, u64)> =
+        index.terms.iter().map(|&(label, step)| (step.unsigned_abs(), labels.0[label].len() as u64)).collect();
+    steps.retain(|&(_, extent)| extent > 1);
+    steps.sort_unstable();
+    let mut reach = 0;
+    for (step, extent) in steps {
+        if step <= reach {
+            return true;
+        }
+        reach += step * (extent - 1);
+    }
+    false
 }
 
 /// The shortest side and the multiply-adds of a product of two operands, for each pair of matrices; `None` of anything
@@ -127,7 +146,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ein_ir::einsum::{Access, Affine, Einsum, Label};
+    use ein_ir::einsum::{Access, Einsum, Label};
     use ein_ir::expr::{Binary, Expr};
     use ein_ir::op::Op;
 
@@ -185,6 +204,36 @@ mod tests {
         let spec = Op::Einsum(e).spec(&[DType::F32; 2]).unwrap();
         assert_eq!(table().rate(&spec, &spec.space()), Some(5e8));
         assert_eq!(Products { windows: None, ..table() }.rate(&spec, &spec.space()), None);
+    }
+
+    #[test]
+    fn an_axis_split_into_heads_is_no_window() {
+        // Rows of 4 heads of 8 columns each: `x[i, k] * w[8 h + e, k]`, also where 8 of 16 columns of each head are taken.
+        let mut join = Expr::operand(DType::F32);
+        let right = join.push_operand(1, DType::F32);
+        join.binary(Binary::Mul, 0, right).unwrap();
+        let heads = |step: i64| {
+            let column = Affine { terms: vec![(1, step), (2, 1)], offset: 0 };
+            let e = Einsum {
+                labels: [("i", 64), ("h", 4), ("e", 8), ("k", 64)].map(|(n, x)| Label::new(n, x)).to_vec(),
+                rank: 3,
+                accesses: vec![Access::labels(&[0, 3]), Access { axes: vec![column, Affine::label(3)] }],
+                join: join.clone(),
+                monoid: Monoid::Sum,
+                dtype: DType::F32,
+            };
+            Op::Einsum(e).spec(&[DType::F32; 2]).unwrap()
+        };
+        let plain = table().rate(&product(DType::F32, 64, 64, 32), &Region::of(&[(0, 64), (0, 32), (0, 64)]));
+        for step in [8, 16] {
+            let spec = heads(step);
+            assert_eq!(table().rate(&spec, &spec.space()), plain);
+        }
+        // With steps of 7 the last column of a head is the first of the next one; of a block of 7 columns it is not.
+        let spec = heads(7);
+        assert_eq!(table().rate(&spec, &spec.space()), Some(5e8));
+        let rate = table().rate(&spec, &Region::of(&[(0, 64), (0, 4), (0, 7), (0, 64)]));
+        assert!(rate.is_some_and(|r| r > 5e8));
     }
 
     #[test]

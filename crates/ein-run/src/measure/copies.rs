@@ -5,10 +5,13 @@ use super::graphs::{Rows, Spans, timed};
 use crate::error::RunError;
 use ein_ir::dtype::DType;
 use ein_ir::graph::TensorType;
+use ein_ir::region::Region;
 use ein_task::task::TaskId;
 
-/// How many messages a device sends in a graph.
+/// How many messages a device sends in a graph: as many as make so many bytes, but no fewer and no more than these.
 const MESSAGES: usize = 8;
+const MOST: usize = 512;
+const ROUND: usize = 8 << 20;
 
 /// What was measured of copies.
 pub(super) struct Copies {
@@ -18,18 +21,20 @@ pub(super) struct Copies {
     pub(super) latency: f64,
 }
 
-/// Two devices that send each other messages from 4 KB to 1 MB, all at once; and one message that goes there and
-/// back, so that somebody always waits for it.
+/// Two devices that send each other messages from 4 KB to 1 MB, all at once, over more memory than is near a processor: in
+/// plans, too, what is sent was made by another thread, or long ago. Every other message is columns of a matrix.
+/// And one message that goes there and back, so that somebody always waits for it.
 pub(super) fn copies(runs: usize) -> Result<Copies, RunError> {
     let mut points = Vec::new();
     for kib in [4_usize, 16, 64, 256, 1024] {
         let mut rows = Rows::new(2);
-        let ty = TensorType::new(DType::F32, vec![kib * 256]);
         let mut received: Vec<TaskId> = Vec::new();
-        for n in 0..2 * MESSAGES {
-            let external = rows.parameter(&ty);
+        for n in 0..2 * (ROUND / (kib << 10)).clamp(MESSAGES, MOST) {
+            let strided = n / 2 % 2 == 1;
+            let columns = if strided { 512 } else { 256 };
+            let external = rows.parameter(&TensorType::new(DType::F32, vec![kib, columns]));
             let fed = rows.feed(n % 2, external);
-            received.push(rows.transfer(fed, (n + 1) % 2));
+            received.push(rows.transfer_box(fed, Region::of(&[(0, kib), (0, 256)]), (n + 1) % 2));
         }
         let mut executor = rows.executor()?;
         let mut copying = Vec::new();

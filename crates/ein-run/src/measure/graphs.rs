@@ -64,9 +64,14 @@ impl Rows {
         self.push(device, Verb::Cut, &[of], Value { region, form })
     }
 
-    /// Both halves of a move; the receiving one.
+    /// Both halves of a move of all of a value; the receiving one.
     pub fn transfer(&mut self, of: TaskId, to: usize) -> TaskId {
-        let (from, value) = (self.0.task(of).device, self.0.task(of).value.clone());
+        self.transfer_box(of, self.0.task(of).value.region.clone(), to)
+    }
+
+    /// Both halves of a move of a box of a value; the receiving one.
+    pub fn transfer_box(&mut self, of: TaskId, region: Region, to: usize) -> TaskId {
+        let (from, value) = (self.0.task(of).device, Value { region, form: self.0.task(of).value.form.clone() });
         let nothing = Value::nothing(value.region.clone());
         let send = self.push(from.index(), Verb::Send { to: DeviceId(to as u16) }, &[of], nothing);
         self.push(to, Verb::Receive { from }, &[send], value)

@@ -150,11 +150,13 @@ pub(super) fn turns(pace: Pace, devices: usize) -> Result<Turns, RunError> {
     let speed = |devices: usize| -> Result<f64, RunError> {
         Ok((products / product(devices)? * (maps / map(devices)?)).sqrt())
     };
-    let alone = if pace.devices > 1 { speed(1)? } else { 1.0 };
+    // One device has no more than all processors, and more devices do no more than as many as there are: beyond that it
+    // was the host that was slower meanwhile.
+    let alone = if pace.devices > 1 { speed(1)?.min(pace.devices as f64) } else { 1.0 };
     let most = devices.min(4 * pace.devices);
     // Each of them has so much of a processor.
     let crowded = if most > pace.devices { speed(most)? * most as f64 / pace.devices as f64 } else { 1.0 };
-    Ok(Turns { alone, crowded })
+    Ok(Turns { alone, crowded: crowded.min(1.0) })
 }
 
 /// Operations per second of products under a softmax, by the spec's count.
