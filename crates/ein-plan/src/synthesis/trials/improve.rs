@@ -5,7 +5,7 @@ use super::super::MOST_PACKED;
 use super::super::cut::{Cuts, Sizes};
 use super::super::packing::{Effort, TURNS, Taste, repack};
 use super::super::schedule::Order;
-use super::{FAR, GAIN, MOST_SIMULATED, TO_SIMULATE, Trials, Tried};
+use super::{FAR, GAIN, MOST_SIMULATED, Trials, Tried};
 use ein_task::flow::run;
 
 /// How far above what cannot be beaten the best is packed again, and how much a late end counts.
@@ -23,6 +23,8 @@ const OTHERS: usize = 3;
 const HOPE: f64 = 1.3;
 /// How many times as long pieces are tried where each takes time to issue.
 const COARSER: [f64; 3] = [1.6, 2.5, 4.0];
+/// Moves that are simulated for that.
+const THRIFT: usize = 80_000;
 
 impl Trials<'_> {
     /// The quickest few of other candidates that load ports less than `best`, or of all if it is far from what cannot be
@@ -175,7 +177,7 @@ impl Trials<'_> {
             return;
         }
         let (candidate, order) = (best.candidate, best.order);
-        self.left = self.left.max((COARSER.len() + 6) * (2 * best.moves + TO_SIMULATE));
+        self.left = THRIFT;
         let mut last = best.seconds;
         for times in COARSER {
             self.try_one(candidate, times * best.lag, order);
