@@ -44,7 +44,7 @@ pub struct Answers {
     style: ExchangeStyle,
     known: HashMap<Exchange, Rc<Answer>>,
     /// Which devices are interchangeable; found out when first asked.
-    symmetry: Option<Symmetry>,
+    symmetry: Option<Rc<Symmetry>>,
     /// Symmetries beside those; found out when first asked.
     turns: Vec<Vec<DeviceId>>,
     memory: Memory,
@@ -87,12 +87,17 @@ impl Answers {
         self.memory.searched()
     }
 
+    /// Which devices of the machine that all questions are about are interchangeable.
+    pub(crate) fn symmetry(&mut self, machine: &Machine) -> Rc<Symmetry> {
+        Rc::clone(self.symmetry.get_or_insert_with(|| Rc::new(Symmetry::of(machine))))
+    }
+
     fn synthesized(&mut self, exchange: &Exchange, machine: &Machine, aim: Aim) -> Result<Program, SynthesisError> {
-        let symmetry = self.symmetry.get_or_insert_with(|| Symmetry::of(machine));
+        let symmetry = self.symmetry(machine);
         if self.turns.is_empty() {
-            self.turns = turns(machine, symmetry);
+            self.turns = turns(machine, &symmetry);
         }
-        let names = Names::of(exchange, symmetry).turned(exchange, &self.turns);
+        let names = Names::of(exchange, &symmetry).turned(exchange, &self.turns);
         let renamed = names.exchange(exchange);
         let program = self.memory.synthesize(&renamed, machine, aim)?;
         Ok(names.back(program))

@@ -12,6 +12,7 @@ use crate::symmetry::Symmetry;
 use ein_task::bounds;
 use ein_task::machine::Machine;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::rc::Rc;
 
 /// Seconds and bytes of one exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -57,7 +58,7 @@ struct Entry {
 pub(crate) struct Costs<'a> {
     machine: &'a Machine,
     ports: Ports,
-    symmetry: Symmetry,
+    symmetry: Rc<Symmetry>,
     pairs: FxHashMap<(RelationId, NeedsId), EntryId>,
     axes: Axes,
     relations: FxHashMap<RelationId, Option<Profile>>,
@@ -79,7 +80,7 @@ impl<'a> Costs<'a> {
         Self {
             machine,
             ports: Ports::of(machine),
-            symmetry: Symmetry::of(machine),
+            symmetry: exchanges.symmetry(machine),
             pairs: FxHashMap::default(),
             axes: Axes::default(),
             relations: FxHashMap::default(),
@@ -157,7 +158,7 @@ impl<'a> Costs<'a> {
         let mut met: FxHashSet<Fingerprint> = FxHashSet::default();
         let named = positions.iter().zip(names).filter_map(|(&at, name)| Some((at, (*name)?)));
         let new: Vec<_> = named.filter(|(_, name)| !self.patterns.contains_key(name) && met.insert(*name)).collect();
-        let (axes, ports, symmetry) = (&self.axes, &self.ports, &self.symmetry);
+        let (axes, ports, symmetry) = (&self.axes, &self.ports, &*self.symmetry);
         let (relations, needs) = (&self.relations, &self.needs);
         let look = |&((h, n), name): &((usize, usize), Fingerprint)| {
             let profiles = relations[&have[h]].as_ref().zip(needs[&wanted[n]].as_ref());

@@ -187,7 +187,7 @@ fn searched_among(
     let held = fitting.search.resident(&free.found.choice);
     // What cannot fit needs no bound and is not lowered: a price of memory proves more.
     let fits = (held.left >= 0.0 || options.objective == Objective::Memory) && {
-        free = fitting.prove(free, f64::INFINITY)?;
+        free = fitting.prove(free, f64::INFINITY, true)?;
         fitting.lowered(&free.found.choice, free.cost)?.is_some_and(|room| room.left >= 0.0)
     };
     let further = match options.objective {
@@ -282,11 +282,11 @@ impl Fitting<'_> {
         Ok(Attempt { cost: self.search.cost_of(&found), found })
     }
 
-    /// The last attempt with a bound, which need not be above `enough`.
-    fn prove(&mut self, last: Attempt, enough: f64) -> Result<Attempt, PlanError> {
+    /// The last attempt with a bound, which need not be above `enough`; or something better, if that is asked for.
+    fn prove(&mut self, last: Attempt, enough: f64, better: bool) -> Result<Attempt, PlanError> {
         let before = last.found.effort.rounds;
         let enough = self.search.with_memory(enough);
-        let found = self.search.prove(last.found, enough)?;
+        let found = self.search.prove(last.found, enough, better)?;
         self.bound = self.bound.max(self.search.bound_without_memory(&found));
         let effort = found.effort.clone();
         let rounds = self.effort.rounds + effort.rounds - before;
@@ -298,7 +298,8 @@ impl Fitting<'_> {
     fn bound_at(&mut self, price: f64) -> Result<(), PlanError> {
         let last = self.attempt_uneven(price, HARDLY)?;
         let enough = self.best.as_ref().map_or(f64::INFINITY, |best| best.cost * (1.0 - NEAR));
-        self.prove(last, enough)?;
+        // What is found on the way is not lowered.
+        self.prove(last, enough, false)?;
         Ok(())
     }
 
@@ -370,7 +371,7 @@ impl Fitting<'_> {
         }
         for step in 0..8 {
             let tried = self.attempt_uneven(self.first(free, held) * 8f64.powi(step), HARDLY)?;
-            let tried = self.prove(tried, f64::INFINITY)?;
+            let tried = self.prove(tried, f64::INFINITY, true)?;
             if self.lowered_anyway(&tried.found.choice, tried.cost)?.left < 0.0 {
                 self.lowered_lean(&tried.found.choice)?;
             }

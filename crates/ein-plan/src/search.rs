@@ -288,14 +288,14 @@ impl<'a> Search<'a> {
         self.solve_exactly()
     }
 
-    /// Gives what was found last a bound on all choices, or finds something better on the way. At `enough` a bound need not
-    /// be higher.
+    /// Gives what was found last a bound on all choices, or, if `better` is asked for, finds something better on the way. At
+    /// `enough` a bound need not be higher.
     ///
     /// Each reader of a tensor pays for what it needs, although readers of equal needs will share. With many readers
     /// that may be too much. So a second model, in which any list may be shared, gives the bound, and says which
     /// shared lists the first should know of. Its readers pay parts of what they share; where that is too little, one of them
     /// is to pay for all, or a list gets a state in which it is shared.
-    pub fn prove(&mut self, mut found: Found, enough: f64) -> Result<Found, PlanError> {
+    pub fn prove(&mut self, mut found: Found, enough: f64, better: bool) -> Result<Found, PlanError> {
         if !self.has_crowds() {
             return Ok(found);
         }
@@ -327,7 +327,9 @@ impl<'a> Search<'a> {
             let mut changed = self.settle(&relaxed)?;
             if !changed || idle > 0 || self.multiplier > 0.0 {
                 if self.add_shared(&relaxed) {
-                    self.improve(&mut found)?;
+                    if better {
+                        self.improve(&mut found)?;
+                    }
                     (changed, split) = (true, false);
                 }
                 // Whom another one pays for changes what was proved of the others: that is for once, splitting for good.
@@ -342,7 +344,7 @@ impl<'a> Search<'a> {
                 break;
             }
         }
-        if split && !found.effort.stopped && proved < found.cost * (1.0 - LITTLE) {
+        if split && better && !found.effort.stopped && proved < found.cost * (1.0 - LITTLE) {
             self.improve(&mut found)?;
         }
         found.bound = exactly.min(proved.max(0.0)).min(found.cost);
