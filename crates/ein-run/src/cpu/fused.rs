@@ -141,11 +141,18 @@ impl Fused<'_> {
                 return Ok(());
             }
         }
-        // A product that is not packed packs its factors in every call: it is made whole.
-        let product = matches!(&self.head.op, Op::Einsum(e) if contract::is_product(e));
+        // A product that is not packed packs its factors in every call: it is made whole. Of one that is, rows are.
+        let product = match &self.head.op {
+            Op::Einsum(e) if contract::is_product(e) => {
+                let packed = e.accesses.iter().zip(&operands).find(|(_, piece)| piece.is_some_and(|p| p.packed));
+                Some(packed.is_some_and(|(access, _)| access.axes.iter().all(|a| a.terms.iter().all(|t| t.0 != 0))))
+            }
+            _ => None,
+        };
         // A label that is not to be cut, as that of a running fold, is not cut here either.
         let free = self.head.spec.iter().flat_map(|s| &s.labels[..rank]).take_while(|&l| cut(l) == Some(1)).count();
-        let leading = if product { 0 } else { free.min(last.rank().saturating_sub(1)) };
+        let most = product.map_or(last.rank().saturating_sub(1), usize::from);
+        let leading = free.min(most);
         let row: usize = last.0[leading..].iter().map(|i| i.len()).product();
         let rows = (NEAR / (row * self.tail.map.dtype.bytes()).max(1)).max(1);
         let total: usize = last.0[..leading].iter().map(|i| i.len()).product();
