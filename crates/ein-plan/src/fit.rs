@@ -369,8 +369,13 @@ impl Fitting<'_> {
         if self.rows() <= FEW {
             self.least_held(self.first(free, held))?;
         }
+        self.dearer_and_dearer(self.first(free, held))
+    }
+
+    /// Lowers what is found as memory becomes dearer and dearer.
+    fn dearer_and_dearer(&mut self, first: f64) -> Result<(), PlanError> {
         for step in 0..8 {
-            let tried = self.attempt_uneven(self.first(free, held) * 8f64.powi(step), HARDLY)?;
+            let tried = self.attempt_uneven(first * 8f64.powi(step), HARDLY)?;
             let tried = self.prove(tried, f64::INFINITY, true)?;
             if self.lowered_anyway(&tried.found.choice, tried.cost)?.left < 0.0 {
                 self.lowered_lean(&tried.found.choice)?;

@@ -96,6 +96,10 @@ impl Fitting<'_> {
             self.least_held(first)?;
             self.search.hold_less(&[]);
         }
+        // What is refused is refused where the least memory is asked for, too.
+        if self.best.is_none() && self.rows() <= FEW {
+            self.dearer_and_dearer(first)?;
+        }
         if self.best.is_none() && self.lack.is_none() {
             for (choice, cost) in &choices {
                 self.lowered_anyway(choice, *cost)?;

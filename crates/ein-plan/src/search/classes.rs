@@ -78,24 +78,31 @@ impl Search<'_> {
             needs: vec![Vec::new(); sources.len()],
         };
         let mut working_sets = Vec::new();
+        let is_map = matches!(&self.graph.node(id).op, Op::Einsum(e) if !e.folds());
         let mut places: HashMap<(RelationId, Vec<Option<NeedsId>>), usize> = HashMap::new();
         for candidate in list {
             let decomposition = candidate.decomposition;
             let left = produced_of(self.graph, id, spec, &decomposition, self.options.wide_partials);
-            let mut working: BTreeMap<DeviceId, f64> = BTreeMap::new();
+            let mut result: BTreeMap<DeviceId, f64> = BTreeMap::new();
             for b in &left.blocks {
                 for d in b.devices.iter() {
-                    *working.entry(d).or_default() += left.pending.bytes(&b.region) as f64;
+                    *result.entry(d).or_default() += left.pending.bytes(&b.region) as f64;
                 }
             }
+            let (mut working, mut largest) = (result.clone(), BTreeMap::new());
             let mut lists = operand_needs_of(self.graph, id, spec, &decomposition);
             let needs: Vec<Option<NeedsId>> = sources
                 .iter()
                 .map(|s| {
                     let list = lists.remove(s).filter(|l| !l.is_empty())?;
                     let element = self.graph.ty(*s).dtype.bytes() as f64;
+                    let mut operand: BTreeMap<DeviceId, f64> = BTreeMap::new();
                     for n in &list {
-                        *working.entry(n.device).or_default() += n.region.volume() as f64 * element;
+                        *operand.entry(n.device).or_default() += n.region.volume() as f64 * element;
+                    }
+                    for (d, bytes) in operand {
+                        *working.entry(d).or_default() += bytes;
+                        largest.entry(d).and_modify(|l: &mut f64| *l = l.max(bytes)).or_insert(bytes);
                     }
                     Some(self.layouts.needs(list))
                 })
@@ -117,7 +124,12 @@ impl Search<'_> {
             class.seconds.push(time);
             class.produced.push(produced);
             class.needs.iter_mut().zip(needs).for_each(|(slot, n)| slot.push(n));
-            working_sets.push(working.into_values().fold(0.0, f64::max));
+            // A map takes the place of what it reads, or is made with it: those two are one.
+            let once = |d: &DeviceId| {
+                let both = [&result, &largest].map(|of| of.get(d).copied().unwrap_or_default());
+                if is_map { both[0].min(both[1]) } else { 0.0 }
+            };
+            working_sets.push(working.iter().map(|(d, all)| all - once(d)).fold(0.0, f64::max));
         }
         class.keep_fitting(&working_sets, self.limit);
         class
