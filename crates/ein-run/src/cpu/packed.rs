@@ -3,7 +3,8 @@
 //! The `gemm` crate packs both factors in every call, which at 120 rows is a third of the time. Here the right factor
 //! lies in panels of as many columns as two vector registers hold, each row of a panel side by side, so that the inner
 //! loop reads it in one line from memory; the left factor is packed for every block of rows. Results are made in tiles
-//! that stay in the second cache until whoever asked for them has used them. `f32` only.
+//! that stay in the second cache until whoever asked for them has used them. Weights are `f32`; the loops are those of
+//! [`super::arriving`], too, and do `f64` as well.
 // The loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
