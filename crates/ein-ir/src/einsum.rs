@@ -31,6 +31,28 @@ pub struct Affine {
 }
 
 impl Affine {
+    /// Whether the index depends on a label.
+    pub fn depends_on(&self, label: usize) -> bool {
+        self.terms.iter().any(|term| term.0 == label)
+    }
+
+    /// Whether different values of the labels, which have so many each, can give the same index, as in a convolution (and
+    /// not in `64*h + d`): not where each label steps over all that the labels of smaller steps reach.
+    pub fn overlaps(&self, extent: impl Fn(usize) -> usize) -> bool {
+        let mut terms: Vec<(i64, usize)> = self.terms.iter().map(|&(l, step)| (step.abs(), extent(l))).collect();
+        // A label of one value moves nothing.
+        terms.retain(|t| t.1 > 1);
+        terms.sort_unstable();
+        let mut reach = 0;
+        for (step, extent) in terms {
+            if step <= reach {
+                return true;
+            }
+            reach += step * (extent as i64 - 1);
+        }
+        false
+    }
+
     /// The index that is a label.
     pub fn label(label: usize) -> Self {
         Self { terms: vec![(label, 1)], offset: 0 }
@@ -79,6 +101,11 @@ pub struct Access {
 }
 
 impl Access {
+    /// Whether what is read depends on a label.
+    pub fn depends_on(&self, label: usize) -> bool {
+        self.axes.iter().any(|axis| axis.depends_on(label))
+    }
+
     /// The access whose axes are labels.
     pub fn labels(labels: &[usize]) -> Self {
         Self { axes: labels.iter().map(|&l| Affine::label(l)).collect() }

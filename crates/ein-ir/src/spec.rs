@@ -92,7 +92,7 @@ impl AxisMap {
     /// Whether the indices needed depend on where a label is cut.
     pub fn depends_on(&self, label: usize) -> bool {
         match self {
-            Self::Affine(a) => a.terms.iter().any(|t| t.0 == label),
+            Self::Affine(a) => a.depends_on(label),
             Self::Div { label: own, .. } => *own == label,
             Self::Band(band) => band.key == label || band.query == label,
         }
@@ -270,7 +270,7 @@ fn einsum_spec(e: &Einsum) -> Spec {
         e.accesses
             .iter()
             .flat_map(|a| &a.axes)
-            .any(|x| x.terms.len() > 1 && x.terms.iter().any(|t| t.0 == n) && overlaps(x, e))
+            .any(|x| x.terms.len() > 1 && x.depends_on(n) && x.overlaps(|l| e.labels[l].extent))
     };
     let labels = e
         .labels
@@ -303,20 +303,4 @@ fn einsum_spec(e: &Einsum) -> Spec {
         work: Work { operations_per_point: per_point, band: None, free_labels: vec![], contraction, dtype: e.dtype },
         operand_dtypes: Vec::new(),
     }
-}
-
-/// Whether different label values can give the same index, as in a convolution (and not in `64*h + d`).
-fn overlaps(index: &Affine, e: &Einsum) -> bool {
-    let mut terms: Vec<(i64, usize)> = index.terms.iter().map(|&(l, s)| (s.abs(), e.labels[l].extent)).collect();
-    // A label of one value moves nothing.
-    terms.retain(|t| t.1 > 1);
-    terms.sort_unstable();
-    let mut reach = 0;
-    for (stride, extent) in terms {
-        if stride <= reach {
-            return true;
-        }
-        reach += stride * (extent as i64 - 1);
-    }
-    false
 }

@@ -521,7 +521,7 @@ impl<'a> Rule<'a> {
 /// Whether an axis is read at indices that depend on a label, causal limits aside.
 fn reads_label(map: &AxisMap, label: usize) -> bool {
     match map {
-        AxisMap::Affine(a) => a.terms.iter().any(|t| t.0 == label),
+        AxisMap::Affine(a) => a.depends_on(label),
         AxisMap::Div { label: l, .. } => *l == label,
         AxisMap::Band(band) => band.key == label,
     }

@@ -1,7 +1,6 @@
 //! Rates that one figure does not tell: of products by shape, and of threads by how many of them work.
 
 use ein_ir::dtype::DType;
-use ein_ir::einsum::Affine;
 use ein_ir::monoid::Monoid;
 use ein_ir::region::Region;
 use ein_ir::spec::{AxisMap, Spec};
@@ -37,7 +36,7 @@ impl Products {
         if spec.monoid == Monoid::Attend || self.shapes.is_empty() && self.windows.is_none() {
             return None;
         }
-        let overlaps = |a: &AxisMap| matches!(a, AxisMap::Affine(a) if overlap(a, labels));
+        let overlaps = |a: &AxisMap| matches!(a, AxisMap::Affine(a) if a.overlaps(|l| labels.0[l].len()));
         if spec.operands.iter().any(|o| o.axes.iter().any(overlaps)) {
             return self.windows;
         }
@@ -59,23 +58,6 @@ impl Products {
             (a, b) => a.or(b).map(|s| s.rate),
         }
     }
-}
-
-/// Whether an affine index is the same at different points of a block, which makes it a window. It is not where
-/// each label steps over all that the labels of smaller steps reach.
-fn overlap(index: &Affine, labels: &Region) -> bool {
-    let mut steps: Vec<(u64, u64)> =
-        index.terms.iter().map(|&(label, step)| (step.unsigned_abs(), labels.0[label].len() as u64)).collect();
-    steps.retain(|&(_, extent)| extent > 1);
-    steps.sort_unstable();
-    let mut reach = 0;
-    for (step, extent) in steps {
-        if step <= reach {
-            return true;
-        }
-        reach += step * (extent - 1);
-    }
-    false
 }
 
 /// The shortest side and the multiply-adds of a product of two operands, for each pair of matrices; `None` of anything
@@ -146,7 +128,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ein_ir::einsum::{Access, Einsum, Label};
+    use ein_ir::einsum::{Access, Affine, Einsum, Label};
     use ein_ir::expr::{Binary, Expr};
     use ein_ir::op::Op;
 

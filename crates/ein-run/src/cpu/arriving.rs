@@ -30,10 +30,8 @@ pub(crate) fn product<T: Number>(
     add: bool,
 ) -> bool {
     if out.column != 1 && n > 1 {
-        // Columns in the place of rows.
-        let (a, b) = (Matrix { row: b.column, column: b.row, ..b }, Matrix { row: a.column, column: a.row, ..a });
-        let mut out = MatrixMut { data: &mut *out.data, at: out.at, row: out.column, column: out.row };
-        return (out.column == 1 || m == 1) && product([n, m, k], a, b, &mut out, add);
+        let mut out = out.turned();
+        return (out.column == 1 || m == 1) && product([n, m, k], b.turned(), a.turned(), &mut out, add);
     }
     if m > 1 && out.row < n as i64 {
         return false;

@@ -145,7 +145,7 @@ impl Fused<'_> {
         let product = match &self.head.op {
             Op::Einsum(e) if contract::is_product(e) => {
                 let packed = e.accesses.iter().zip(&operands).find(|(_, piece)| piece.is_some_and(|p| p.packed));
-                Some(packed.is_some_and(|(access, _)| access.axes.iter().all(|a| a.terms.iter().all(|t| t.0 != 0))))
+                Some(packed.is_some_and(|(access, _)| !access.depends_on(0)))
             }
             _ => None,
         };

@@ -23,19 +23,27 @@ pub(crate) struct MatrixMut<'a, T> {
     pub(crate) column: i64,
 }
 
+impl<T> Matrix<'_, T> {
+    /// Columns in the place of rows.
+    pub(crate) fn turned(self) -> Self {
+        Self { row: self.column, column: self.row, ..self }
+    }
+}
+
+impl<T> MatrixMut<'_, T> {
+    /// Columns in the place of rows.
+    pub(crate) fn turned(&mut self) -> MatrixMut<'_, T> {
+        MatrixMut { data: self.data, at: self.at, row: self.column, column: self.row }
+    }
+}
+
 /// Types with a product: `f32` and `f64`.
 pub(crate) trait Factor: gemm_type::Sealed + Number + PartialEq {
     const ONE: Self;
 
-    /// As [`product`] by loops of our own, which ask for no memory, or `false` where there are none for it.
-    fn own(
-        extents: [usize; 3],
-        a: Matrix<'_, Self>,
-        b: Matrix<'_, Self>,
-        out: &mut MatrixMut<'_, Self>,
-        add: bool,
-    ) -> bool {
-        arriving::product(extents, a, b, out, add)
+    /// As [`product`] in tile registers or, of few rows, in place, or `false` where it is not done so.
+    fn near(_: [usize; 3], _: Matrix<'_, Self>, _: Matrix<'_, Self>, _: &mut MatrixMut<'_, Self>, _: bool) -> bool {
+        false
     }
 }
 
@@ -49,16 +57,14 @@ mod gemm_type {
 impl Factor for f32 {
     const ONE: Self = 1.0;
 
-    fn own(
+    fn near(
         extents: [usize; 3],
         a: Matrix<'_, f32>,
         b: Matrix<'_, f32>,
         out: &mut MatrixMut<'_, f32>,
         add: bool,
     ) -> bool {
-        tiled::product(extents, a, b, out, add)
-            || thin::product(extents, a, b, out, add)
-            || arriving::product(extents, a, b, out, add)
+        tiled::product(extents, a, b, out, add) || thin::product(extents, a, b, out, add)
     }
 }
 
@@ -102,7 +108,8 @@ pub(crate) fn product<T: Factor>(
         return;
     }
     check(extents, &a, &b, out);
-    if !T::own(extents, a, b, out, add) {
+    // The library asks for memory with every call: it does what is left.
+    if !T::near(extents, a, b, out, add) && !arriving::product(extents, a, b, out, add) {
         plain(extents, a, b, out, add);
     }
 }

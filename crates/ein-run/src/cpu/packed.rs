@@ -83,7 +83,7 @@ fn width_of<T: Number>() -> usize {
 /// Packs a `k` by `n` matrix: panel after panel, the last of which may be narrower, each row by row. It takes the room
 /// of the matrix.
 pub(crate) fn pack<T: Number>([k, n]: [usize; 2], from: Matrix<'_, T>, out: &mut [T]) {
-    in_groups(width_of::<T>(), [n, k], Matrix { row: from.column, column: from.row, ..from }, out);
+    in_groups(width_of::<T>(), [n, k], from.turned(), out);
 }
 
 /// A left factor packed whole, to be multiplied by many narrow right factors.

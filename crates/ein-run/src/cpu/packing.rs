@@ -12,7 +12,6 @@ use super::split::Side;
 use super::tiles::{RESULT, Tile};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use ein_ir::dtype::DType;
-use ein_ir::einsum::Access;
 use ein_ir::op::{InputKind, Op};
 use ein_ir::region::Region;
 use ein_task::task::{OpRow, Source, Stage, Task, TaskGraph, TaskId, Verb};
@@ -171,18 +170,17 @@ pub(crate) fn columns(
     label: usize,
 ) -> Columns {
     let Op::Einsum(e) = &row.op else { return Columns::None };
-    let of = |access: &Access, label: usize| access.axes.iter().any(|a| a.terms.iter().any(|t| t.0 == label));
     let held = e.accesses.iter().zip(operands).find(|(_, n)| n.is_some_and(|n| packed[n]));
     let Some((access, _)) = held else { return Columns::None };
     let volume = |from: usize, own: bool| {
-        (from..e.rank).filter(|&l| of(access, l) == own).map(|l| labels.0[l].len()).product::<usize>()
+        (from..e.rank).filter(|&l| access.depends_on(l) == own).map(|l| labels.0[l].len()).product::<usize>()
     };
     let rows = volume(0, false);
-    if !of(access, label) {
+    if !access.depends_on(label) {
         return Columns::Beside { rows };
     }
     // Columns of several loops are cut along the first of them alone: parts of all heads are no matrix.
-    if (0..label).any(|l| l < e.rank && labels.0[l].len() > 1 && of(access, l)) {
+    if (0..label).any(|l| l < e.rank && labels.0[l].len() > 1 && access.depends_on(l)) {
         return Columns::Of { together: labels.0[label].len().max(1), each: 1, rows };
     }
     // Columns that one index has.

@@ -76,7 +76,7 @@ pub(crate) fn pack(side: Side, extents: [usize; 2], from: Matrix<'_, u16>, out: 
     // As a left factor.
     let (from, [m, k]) = match side {
         Side::Left => (from, extents),
-        Side::Right => (Matrix { row: from.column, column: from.row, ..from }, [extents[1], extents[0]]),
+        Side::Right => (from.turned(), [extents[1], extents[0]]),
     };
     let mut near = Tile::ZERO;
     wide!({

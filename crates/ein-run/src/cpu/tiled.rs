@@ -177,10 +177,8 @@ pub(crate) fn product(
         return false;
     }
     if out.column != 1 {
-        // Columns in the place of rows.
-        let (a, b) = (Matrix { row: b.column, column: b.row, ..b }, Matrix { row: a.column, column: a.row, ..a });
-        let mut out = MatrixMut { data: &mut *out.data, at: out.at, row: out.column, column: out.row };
-        return out.column == 1 && product([n, m, k], a, b, &mut out, add);
+        let mut out = out.turned();
+        return out.column == 1 && product([n, m, k], b.turned(), a.turned(), &mut out, add);
     }
     if out.row < n as i64 {
         return false;

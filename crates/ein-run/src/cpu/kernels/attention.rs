@@ -414,8 +414,7 @@ fn step<T: Score>(
         row: row_step,
         column: q.steps[3] as i64,
     };
-    let right = k.rows([group.batch, kv], keys, d, near);
-    let right = Matrix { row: right.column, column: right.row, ..right };
+    let right = k.rows([group.batch, kv], keys, d, near).turned();
     let mut scores = MatrixMut { data: &mut *score, at: 0, row: KEYS as i64, column: 1 };
     product([rows, n, d.len()], left, right, &mut scores, false);
     let scale = T::from_f64(a.scale());

@@ -173,8 +173,7 @@ impl Flash {
         match (self.way, q) {
             (Way::Whole, Queries::Half(q)) => {
                 self.parts.queries.resize(short::count(all, d), Tile::ZERO);
-                let from = Matrix { row: q.column, column: q.row, ..q };
-                short::pack(Side::Right, [d, count], from, &mut self.parts.queries);
+                short::pack(Side::Right, [d, count], q.turned(), &mut self.parts.queries);
             }
             (Way::Thirds(keys), Queries::Single(q)) => {
                 // Query by query, scaled, and from there into tiles.
