@@ -304,17 +304,29 @@ fn brute_force(graph: &Graph, machine: &Machine) -> f64 {
     tables.least()
 }
 
-/// A machine on which computing takes about as long as moving, so that both ways are worth it. With `unequal`
-/// devices the best cuts are uneven.
-fn machine(devices: usize, latency: f64, unequal: bool) -> Machine {
+/// What devices of a machine differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Alike,
+    /// In how quickly they compute, so that the best cuts are uneven.
+    Rates,
+    /// In how quickly they send and receive.
+    Links,
+}
+
+/// A machine on which computing takes about as long as moving, so that both ways are worth it.
+fn machine(devices: usize, latency: f64, kind: Kind) -> Machine {
     let mut machine = Machine::by_name("8xcpu").unwrap().first(devices).unwrap();
     machine.issue.0 = latency;
     machine.links.iter_mut().for_each(|l| l.latency.0 = latency);
     for (n, d) in machine.devices.iter_mut().enumerate() {
-        let rate = if unequal { 1e9 * (n + 2) as f64 } else { 1e9 };
+        let rate = if kind == Kind::Rates { 1e9 * (n + 2) as f64 } else { 1e9 };
         d.launch.0 = 0.0;
         d.memory_bandwidth = rate;
         d.flops.iter_mut().for_each(|f| f.1 = rate);
+    }
+    for (n, r) in machine.resources.iter_mut().enumerate().filter(|_| kind == Kind::Links) {
+        r.bandwidth *= 1.0 + (n % 3) as f64 / 2.0;
     }
     machine
 }
@@ -327,7 +339,8 @@ fn no_choice_is_better() {
     for (operations, devices, largest, (first, step, count)) in cases {
         for seed in (0..count).map(|n| first + step * n) {
             let graph = random(seed, operations, largest);
-            let machine = machine(devices, if seed % 2 == 0 { 0.0 } else { 1e-9 }, seed % 3 == 0);
+            let kind = [Kind::Rates, Kind::Alike, Kind::Alike][seed as usize % 3];
+            let machine = machine(devices, if seed % 2 == 0 { 0.0 } else { 1e-9 }, kind);
             // Simplification could change what is compared, so brute force gets what the plan got.
             let found = plan(&graph, &machine, &Options::default()).unwrap();
             let least = brute_force(&found.graph, &machine);

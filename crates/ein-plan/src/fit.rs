@@ -184,6 +184,9 @@ fn searched_among(
         effort: Effort::default(),
     };
     let mut free = fitting.attempt(0.0)?;
+    if fitting.search.look_further(free.cost)? {
+        free = fitting.attempt(0.0)?;
+    }
     let held = fitting.search.resident(&free.found.choice);
     // What cannot fit needs no bound and is not lowered: a price of memory proves more.
     let fits = (held.left >= 0.0 || options.objective == Objective::Memory) && {

@@ -46,4 +46,5 @@ mod search;
 pub mod strategies;
 mod symmetry;
 pub mod synthesis;
+mod tiny;
 pub mod together;

@@ -89,6 +89,17 @@ impl Ports {
         self.into.iter().copied().fold(0.0, f64::max)
     }
 
+    /// Bytes per second into every device, out of it, and of all together.
+    pub fn widths(&self) -> (&[f64], &[f64], f64) {
+        let all = self.into.iter().sum::<f64>().min(self.out.iter().sum()).min(self.all);
+        (&self.into, &self.out, all)
+    }
+
+    /// Seconds of anything that moves, beside those of its bytes.
+    pub fn once(&self) -> f64 {
+        self.latency + self.issue
+    }
+
     /// Seconds below which no program for the pattern stays, and bytes it must move. A program either brings everything in one
     /// move from where it is, so that every reader receives every partial, or it is at least two moves deep.
     pub fn bound(&self, pattern: &Pattern) -> (f64, f64) {

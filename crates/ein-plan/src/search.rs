@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 mod classes;
+mod further;
 mod memory;
 mod mix;
 mod sharing;
@@ -32,6 +33,7 @@ use classes::share;
 use tables::Grid;
 
 /// Rows of equal structure.
+#[derive(Default)]
 struct OpClass {
     decompositions: Vec<Decomposition>,
     /// Seconds of each.
@@ -196,6 +198,8 @@ pub(crate) struct Search<'a> {
     dearer: BTreeMap<usize, f64>,
     /// No row may need more than this at once on a device.
     limit: f64,
+    /// Whether every cut of a tiny graph is worth looking at.
+    tiny: bool,
     /// Whether what is resident has a home variable even where it is best off where it is read.
     pub apart: bool,
 }
@@ -261,6 +265,7 @@ impl<'a> Search<'a> {
             held: 0.0,
             dearer: BTreeMap::new(),
             limit: limit as f64,
+            tiny: richness.tiny,
             apart: false,
         };
         search.classify_rows(richness)?;

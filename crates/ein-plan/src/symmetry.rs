@@ -7,7 +7,7 @@
 
 mod turns;
 
-pub(crate) use turns::turns;
+pub(crate) use turns::{renamings, turns};
 
 use crate::pattern::mix;
 use ein_task::machine::{DeviceId, DeviceKind, DeviceSet, Machine};

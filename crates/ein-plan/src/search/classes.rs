@@ -2,6 +2,7 @@
 
 use super::{OpClass, Search, Share, SourceClass, State};
 use crate::candidates::{Candidate, Richness, candidates};
+use crate::choice::Decomposition;
 use crate::error::PlanError;
 use crate::layouts::{NeedsId, Offer, RelationId, Wanted, home_of, homes, largest_share, needs_of};
 use crate::needs::{home_relation, operand_needs_of, output_needs, output_sources, produced_of, stacked};
@@ -18,7 +19,26 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// What makes two tensors equal to the search: producer, kind, type, readers, whether it is an output.
 type TensorKey = (Option<usize>, Option<InputKind>, TensorType, Vec<(usize, usize)>, bool);
 
+/// Where in a class a decomposition is that leaves and needs this.
+pub(super) type Places = HashMap<(RelationId, Vec<Option<NeedsId>>), usize>;
+
 impl OpClass {
+    /// Where everything is.
+    pub(super) fn places(&self) -> Places {
+        let needs = |n: usize| self.needs.iter().map(|slot| slot[n]).collect();
+        (0..self.seconds.len()).map(|n| ((self.produced[n], needs(n)), n)).collect()
+    }
+
+    /// Drops the last one.
+    pub(super) fn pop(&mut self) {
+        self.decompositions.pop();
+        self.seconds.pop();
+        self.produced.pop();
+        self.needs.iter_mut().for_each(|slot| {
+            slot.pop();
+        });
+    }
+
     /// Drops what cannot fit: a device needs operands and result at once. Where nothing fits, the least stays.
     fn keep_fitting(&mut self, working: &[f64], limit: f64) {
         let least = working.iter().copied().fold(f64::INFINITY, f64::min);
@@ -78,61 +98,74 @@ impl Search<'_> {
             needs: vec![Vec::new(); sources.len()],
         };
         let mut working_sets = Vec::new();
-        let is_map = matches!(&self.graph.node(id).op, Op::Einsum(e) if !e.folds());
-        let mut places: HashMap<(RelationId, Vec<Option<NeedsId>>), usize> = HashMap::new();
+        let mut places = Places::new();
         for candidate in list {
-            let decomposition = candidate.decomposition;
-            let left = produced_of(self.graph, id, spec, &decomposition, self.options.wide_partials);
-            let mut result: BTreeMap<DeviceId, f64> = BTreeMap::new();
-            for b in &left.blocks {
-                for d in b.devices.iter() {
-                    *result.entry(d).or_default() += left.pending.bytes(&b.region) as f64;
-                }
-            }
-            let (mut working, mut largest) = (result.clone(), BTreeMap::new());
-            let mut lists = operand_needs_of(self.graph, id, spec, &decomposition);
-            let needs: Vec<Option<NeedsId>> = sources
-                .iter()
-                .map(|s| {
-                    let list = lists.remove(s).filter(|l| !l.is_empty())?;
-                    let element = self.graph.ty(*s).dtype.bytes() as f64;
-                    let mut operand: BTreeMap<DeviceId, f64> = BTreeMap::new();
-                    for n in &list {
-                        *operand.entry(n.device).or_default() += n.region.volume() as f64 * element;
-                    }
-                    for (d, bytes) in operand {
-                        *working.entry(d).or_default() += bytes;
-                        largest.entry(d).and_modify(|l: &mut f64| *l = l.max(bytes)).or_insert(bytes);
-                    }
-                    Some(self.layouts.needs(list))
-                })
-                .collect();
-            let produced = self.layouts.relation(left);
-            let time = seconds(spec, &decomposition, self.machine).0;
-            if !time.is_finite() {
-                continue;
-            }
-            let at = *places.entry((produced, needs.clone())).or_insert(class.seconds.len());
-            if at < class.seconds.len() {
-                if time < class.seconds[at] {
-                    class.seconds[at] = time;
-                    class.decompositions[at] = decomposition;
-                }
-                continue;
-            }
-            class.decompositions.push(decomposition);
-            class.seconds.push(time);
-            class.produced.push(produced);
-            class.needs.iter_mut().zip(needs).for_each(|(slot, n)| slot.push(n));
-            // A map takes the place of what it reads, or is made with it: those two are one.
-            let once = |d: &DeviceId| {
-                let both = [&result, &largest].map(|of| of.get(d).copied().unwrap_or_default());
-                if is_map { both[0].min(both[1]) } else { 0.0 }
-            };
-            working_sets.push(working.iter().map(|(d, all)| all - once(d)).fold(0.0, f64::max));
+            working_sets.extend(self.enter(&mut class, &mut places, id, spec, candidate.decomposition));
         }
         class.keep_fitting(&working_sets, self.limit);
         class
+    }
+
+    /// Enters a decomposition of a row in its class, unless another that leaves and needs the same takes no longer. If it is
+    /// one more, the most bytes that it needs on a device at once.
+    pub(super) fn enter(
+        &mut self,
+        class: &mut OpClass,
+        places: &mut Places,
+        id: TensorId,
+        spec: &Spec,
+        decomposition: Decomposition,
+    ) -> Option<f64> {
+        let is_map = matches!(&self.graph.node(id).op, Op::Einsum(e) if !e.folds());
+        let left = produced_of(self.graph, id, spec, &decomposition, self.options.wide_partials);
+        let mut result: BTreeMap<DeviceId, f64> = BTreeMap::new();
+        for b in &left.blocks {
+            for d in b.devices.iter() {
+                *result.entry(d).or_default() += left.pending.bytes(&b.region) as f64;
+            }
+        }
+        let (mut working, mut largest) = (result.clone(), BTreeMap::new());
+        let mut lists = operand_needs_of(self.graph, id, spec, &decomposition);
+        let mut needs: Vec<Option<NeedsId>> = Vec::new();
+        for source in &self.rows[&id].1 {
+            let Some(list) = lists.remove(source).filter(|l| !l.is_empty()) else {
+                needs.push(None);
+                continue;
+            };
+            let element = self.graph.ty(*source).dtype.bytes() as f64;
+            let mut operand: BTreeMap<DeviceId, f64> = BTreeMap::new();
+            for n in &list {
+                *operand.entry(n.device).or_default() += n.region.volume() as f64 * element;
+            }
+            for (d, bytes) in operand {
+                *working.entry(d).or_default() += bytes;
+                largest.entry(d).and_modify(|l: &mut f64| *l = l.max(bytes)).or_insert(bytes);
+            }
+            needs.push(Some(self.layouts.needs(list)));
+        }
+        let produced = self.layouts.relation(left);
+        let time = seconds(spec, &decomposition, self.machine).0;
+        if !time.is_finite() {
+            return None;
+        }
+        let at = *places.entry((produced, needs.clone())).or_insert(class.seconds.len());
+        if at < class.seconds.len() {
+            if time < class.seconds[at] {
+                class.seconds[at] = time;
+                class.decompositions[at] = decomposition;
+            }
+            return None;
+        }
+        class.decompositions.push(decomposition);
+        class.seconds.push(time);
+        class.produced.push(produced);
+        class.needs.iter_mut().zip(needs).for_each(|(slot, n)| slot.push(n));
+        // A map takes the place of what it reads, or is made with it: those two are one.
+        let once = |d: &DeviceId| {
+            let both = [&result, &largest].map(|of| of.get(d).copied().unwrap_or_default());
+            if is_map { both[0].min(both[1]) } else { 0.0 }
+        };
+        Some(working.iter().map(|(d, all)| all - once(d)).fold(0.0, f64::max))
     }
 
     pub(super) fn classify_tensors(&mut self) -> Result<(), PlanError> {

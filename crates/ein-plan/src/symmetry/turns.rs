@@ -23,6 +23,27 @@ pub(crate) fn turns(machine: &Machine, symmetry: &Symmetry) -> Vec<Vec<DeviceId>
     if search.found.is_empty() { vec![same] } else { search.found }
 }
 
+/// All symmetries of a machine of few devices, as the device that every device becomes, under which the devices compute
+/// alike, too: the one that changes nothing first.
+pub(crate) fn renamings(machine: &Machine) -> Vec<Vec<DeviceId>> {
+    let wires = Wires::of(machine);
+    let like = |a: DeviceId, b: DeviceId| {
+        let [mut a, b] = [a, b].map(|d| machine.devices[d.index()].clone());
+        a.name.clone_from(&b.name);
+        a == b
+    };
+    let mut all: Vec<Vec<DeviceId>> = vec![Vec::new()];
+    for device in machine.ids() {
+        let longer = |to: &Vec<DeviceId>| {
+            let next = machine.ids().filter(|d| !to.contains(d) && like(device, *d));
+            next.map(|d| [&to[..], &[d]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    all.retain(|to| wires.is_symmetry(to));
+    all
+}
+
 struct Search<'a> {
     wires: Wires<'a>,
     /// For two devices, a number for what links the one to the other.
