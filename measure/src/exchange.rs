@@ -28,6 +28,8 @@ pub enum What {
     Small,
     /// Random questions on random machines
     Random,
+    /// The same of a monoid that is ordered
+    Ordered,
     /// How long synthesis takes
     Speed,
     /// Whole plans, against naive exchange
@@ -94,6 +96,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     if wanted(What::Random) {
         add(random::section(arguments.seed, arguments.draws));
+    }
+    if wanted(What::Ordered) {
+        add(random::ordered_section(arguments.seed, arguments.draws.min(500)));
     }
     if wanted(What::Speed) {
         add(speed::section());

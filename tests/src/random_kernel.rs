@@ -6,7 +6,9 @@ use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr, Literal, RowId, Unary};
 use ein_ir::graph::{TensorId, TensorType};
-use ein_ir::kernel::{Attention, Gather, GatherAlong, Kernel, Scan, ScanFunction, Scatter, ScatterAlong, TopK};
+use ein_ir::kernel::{
+    Attention, Gather, GatherAlong, Kernel, LastState, Recurrence, Scan, ScanFunction, Scatter, ScatterAlong, TopK,
+};
 use ein_ir::monoid::{Monoid, Top};
 
 impl Maker {
@@ -36,7 +38,7 @@ impl Maker {
         self.bounds.push(self.bound(table));
     }
 
-    /// A scatter, a sort, a scan or a gather along an axis, of something with an axis that is not empty.
+    /// A scatter, a sort, a scan, a recurrence or a gather along an axis, of something with an axis that is not empty.
     pub(crate) fn other_kernel(&mut self) {
         let x = self.pick();
         let ty = self.ty(x);
@@ -46,7 +48,7 @@ impl Maker {
         }
         let axis = self.rng.range(0, rank - 1);
         let (extent, bound) = (ty.shape[axis], self.bound(x));
-        match self.rng.range(0, 4) {
+        match self.rng.range(0, 6) {
             0 => {
                 let k = self.rng.range(1, ty.shape[rank - 1]);
                 // What a rounding error could put in another order has no indices that two plans agree on.
@@ -75,6 +77,23 @@ impl Maker {
                 let ids = self.given_ids(&shape, extent);
                 let kernel = GatherAlong { table: ty.shape, axis, ids: shape, dtype };
                 self.add(Kernel::GatherAlong(kernel), &[x, ids], bound);
+            }
+            5 | 6 => {
+                let bound = bound * extent as f64 + 8.0;
+                if dtype == DType::Bool || bound > self.limit(dtype) {
+                    return;
+                }
+                // Factors of no more than 1, so that states grow as sums do.
+                let low = if dtype == DType::U8 { 0 } else { -1 };
+                let factors = (0..ty.elements()).map(|_| self.rng.range(0, (1 - low) as usize) as i64 + low);
+                let factors: Vec<f64> = factors.map(|f| f as f64).collect();
+                let a = self.given(Dense::from_f64(dtype, ty.shape.clone(), &factors), 1.0);
+                let kernel = if self.rng.one_in(3) {
+                    Kernel::Recurrence(Recurrence { shape: ty.shape, axis, dtype })
+                } else {
+                    Kernel::LastState(LastState { shape: ty.shape, axis, dtype })
+                };
+                self.add(kernel, &[a, x], bound);
             }
             along => {
                 // A row that no id names has the monoid's identity: of a sum alone it is a number of moderate size.

@@ -77,7 +77,7 @@ pub const PRELUDE: &str = concat!(
 );
 
 /// Every kind of kernel that is generated: what their names begin with.
-pub const KINDS: [&str; 29] = [
+pub const KINDS: [&str; 32] = [
     "attention_groups",
     "attention_join",
     "attention_rows",
@@ -85,16 +85,19 @@ pub const KINDS: [&str; 29] = [
     "attention_squares",
     "attention_tiles",
     "fill",
+    "fold_affine",
     "fold_attend",
     "fold_statistics",
     "fold_top",
     "gather",
     "gather_along",
     "gathered",
+    "last_state",
     "map",
     "map_turned",
     "move",
     "product",
+    "recurrence",
     "reduce",
     "reduce_across",
     "reduce_across_part",

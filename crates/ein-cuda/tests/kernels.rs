@@ -6,7 +6,9 @@ use ein_cuda::generate;
 use ein_cuda::program::{FaultCode, Target};
 use ein_ir::dense::Dense;
 use ein_ir::dtype::DType;
-use ein_ir::kernel::{Gather, GatherAlong, Kernel, Scan, ScanFunction, Scatter, ScatterAlong, TopK};
+use ein_ir::kernel::{
+    Gather, GatherAlong, Kernel, LastState, Recurrence, Scan, ScanFunction, Scatter, ScatterAlong, TopK,
+};
 use ein_ir::monoid::{Form, Monoid, Top};
 use ein_ir::op::Op;
 use ein_ir::region::{Interval, Region};
@@ -21,12 +23,12 @@ fn add(cases: &mut Cases, rng: &mut Rng, what: &str, kernel: &Kernel, tensors: &
     let dtype = kernel.signature().result.dtype;
     let mut regions = vec![spec.space()];
     if !spec.space().is_empty() {
-        regions.extend((0..2).map(|_| part(rng, &spec, kernel)));
+        regions.extend((0..2).map(|_| part(rng, &spec)));
     }
     for labels in regions {
         let mut forms = vec![(Form::finished(dtype, rank), true)];
         // A scan is whole along its axis, so that nothing of it is ever pending.
-        if !matches!(kernel, Kernel::Scan(_)) {
+        if !matches!(kernel, Kernel::Scan(_) | Kernel::Recurrence(_)) {
             forms.extend([false, true].map(|wide| (spec.monoid.pending(dtype, rank, wide), false)));
         }
         for (form, finish) in forms {
@@ -43,10 +45,10 @@ fn add(cases: &mut Cases, rng: &mut Rng, what: &str, kernel: &Kernel, tensors: &
 }
 
 /// A part of the labels, those that are never cut whole.
-fn part(rng: &mut Rng, spec: &ein_ir::spec::Spec, kernel: &Kernel) -> Region {
+fn part(rng: &mut Rng, spec: &ein_ir::spec::Spec) -> Region {
     let mut part = rng.part(&spec.space());
-    if let Kernel::Scan(s) = kernel {
-        part.0[s.axis] = spec.space().0[s.axis];
+    for (n, label) in spec.labels.iter().enumerate().filter(|l| l.1.role == ein_ir::spec::Role::Whole) {
+        part.0[n] = Interval::new(0, label.extent);
     }
     part
 }
@@ -228,6 +230,46 @@ fn scans() {
                 }
                 let exact = function != ScanFunction::LogSumExp;
                 add(&mut cases, &mut rng, &format!("{of:?}"), &kernel, &[x], exact);
+            }
+        }
+    }
+    cases.run();
+}
+
+#[test]
+fn recurrences() {
+    let (mut cases, mut rng, mut turn) = (Cases::default(), Rng::new(25), 0);
+    for dtype in DType::ALL {
+        for last in [false, true] {
+            let shapes: [(Vec<usize>, usize); 9] = [
+                (vec![3, 5], 1),
+                (vec![2500], 0),
+                (vec![33, 40], 0),
+                (vec![2, 130, 3], 1),
+                (vec![1, 1], 0),
+                (vec![0, 3], 0),
+                (vec![3, 1100], 1),
+                (vec![130, 33], 0),
+                (vec![3, 0], 1),
+            ];
+            for (shape, axis) in some(&shapes, &mut turn) {
+                let own = shape.clone();
+                let kernel = if last {
+                    Kernel::LastState(LastState { shape: own, axis, dtype })
+                } else {
+                    Kernel::Recurrence(Recurrence { shape: own, axis, dtype })
+                };
+                if kernel.fault().is_some() {
+                    continue;
+                }
+                // States of moderate size: factors of 1, 0 and, where there is a sign, -1.
+                let n: usize = shape.iter().product();
+                let one =
+                    |rng: &mut Rng| if dtype == DType::U8 { rng.below(2) as f64 } else { rng.below(3) as f64 - 1.0 };
+                let factors: Vec<f64> = (0..n).map(|_| one(&mut rng)).collect();
+                let a = Dense::from_f64(dtype, shape.clone(), &factors);
+                let b = rng.dense(dtype, &shape, true);
+                add(&mut cases, &mut rng, &format!("{kernel:?}"), &kernel, &[a, b], true);
             }
         }
     }

@@ -98,7 +98,7 @@ pub fn commutes(monoid: Monoid, map: &Expr, pending: &[usize]) -> Answer {
         Monoid::Top(top) => monotone::at_every_place(top, map, pending),
         Monoid::Prod => multiplicative::answer(map, pending),
         Monoid::Once => once::answer(map, pending),
-        Monoid::Moments | Monoid::SoftMax => {
+        Monoid::Moments | Monoid::SoftMax | Monoid::Affine => {
             let fields: Vec<&str> = monoid.pending(map.dtype(), 1, false).fields.iter().map(|f| f.name).collect();
             let why = format!("is a map of the value, but a partial is stored as {}", fields.join(", "));
             whole(function_of(map, map.rows().len() - 1), why)

@@ -357,7 +357,7 @@ impl Graph {
             return Err(malformed(format!("{i} operands are given, {a} accessed and {j} read by the join")));
         }
         match e.monoid {
-            Monoid::Attend | Monoid::Once | Monoid::Top(_) => {
+            Monoid::Attend | Monoid::Once | Monoid::Top(_) | Monoid::Affine => {
                 return Err(malformed(format!("{} is the monoid of a kernel, not of an einsum", e.monoid.name())));
             }
             Monoid::Moments | Monoid::SoftMax if !e.dtype.is_float() => {

@@ -7,6 +7,8 @@
 mod attention;
 mod gather;
 mod gather_along;
+mod last_state;
+mod recurrence;
 mod scan;
 mod scatter;
 mod scatter_along;
@@ -16,6 +18,8 @@ mod top;
 pub use attention::Attention;
 pub use gather::Gather;
 pub use gather_along::GatherAlong;
+pub use last_state::LastState;
+pub use recurrence::Recurrence;
 pub use scan::{Scan, ScanFunction};
 pub use scatter::Scatter;
 pub use scatter_along::ScatterAlong;
@@ -134,4 +138,8 @@ kernels! {
     TopK,
     /// Running folds along an axis.
     Scan,
+    /// Linear recurrences along an axis, every state.
+    Recurrence,
+    /// The last states of linear recurrences along an axis.
+    LastState,
 }

@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::region::Region;
 use crate::scalar::Scalar;
 
-/// A commutative way to combine partial results, with an identity.
+/// An associative way to combine partial results, with an identity. All but [`Monoid::is_ordered`] ones are commutative.
 ///
 /// A result that is still *pending* is stored as the monoid's fields; `finish` turns fields into the
 /// result. For monoids of one field the pending and the finished value are the same.
@@ -36,6 +36,9 @@ pub enum Monoid {
     /// Fields (value, index), both with a last axis of k: the first k elements in sorted order, merged. Finishes to
     /// the values or to the indices.
     Top(Top),
+    /// Fields (scale, shift): the map `h -> scale * h + shift`. The later map is applied to what the earlier one gives, so
+    /// that partials are folded in the order of the axis. Finishes to the shift, which is what becomes of 0.
+    Affine,
 }
 
 /// Which elements come first in a sorted order, and what is given of them.
@@ -74,7 +77,7 @@ impl Top {
 /// One field of a stored value: which axes of the result it has, and its type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// Name in text forms: `value`, `max`, `sum`, `acc`, `count`, `mean`, `m2`, `index`.
+    /// Name in text forms: `value`, `max`, `sum`, `acc`, `count`, `mean`, `m2`, `index`, `scale`, `shift`.
     pub name: &'static str,
     /// Axes of the result, in order.
     pub axes: Vec<usize>,
@@ -127,8 +130,17 @@ impl Form {
 
 impl Monoid {
     /// Every monoid without parameters.
-    pub const ALL: [Monoid; 8] =
-        [Self::Sum, Self::Max, Self::Min, Self::Prod, Self::Moments, Self::SoftMax, Self::Attend, Self::Once];
+    pub const ALL: [Monoid; 9] = [
+        Self::Sum,
+        Self::Max,
+        Self::Min,
+        Self::Prod,
+        Self::Moments,
+        Self::SoftMax,
+        Self::Attend,
+        Self::Once,
+        Self::Affine,
+    ];
 
     /// The monoids that an einsum may fold with.
     pub const OF_EINSUMS: [Monoid; 6] = [Self::Sum, Self::Max, Self::Min, Self::Prod, Self::Moments, Self::SoftMax];
@@ -145,6 +157,7 @@ impl Monoid {
             Self::Attend => "attend",
             Self::Once => "once",
             Self::Top(_) => "top",
+            Self::Affine => "affine",
         }
     }
 
@@ -170,7 +183,7 @@ impl Monoid {
         match self {
             Self::Moments | Self::SoftMax => Some(2),
             Self::Top(top) => Some(top.k),
-            Self::Sum | Self::Max | Self::Min | Self::Prod | Self::Attend | Self::Once => None,
+            Self::Sum | Self::Max | Self::Min | Self::Prod | Self::Attend | Self::Once | Self::Affine => None,
         }
     }
 
@@ -198,6 +211,10 @@ impl Monoid {
             ],
             Self::Once => vec![field("value", &all, dtype)],
             Self::Top(top) => vec![field("value", &all, top.of), field("index", &all, DType::I64)],
+            Self::Affine => {
+                let dtype = if wide { acc } else { dtype };
+                vec![field("scale", &all, dtype), field("shift", &all, dtype)]
+            }
         };
         Form { fields }
     }
@@ -206,7 +223,24 @@ impl Monoid {
     pub fn is_plain(self) -> bool {
         match self {
             Self::Sum | Self::Max | Self::Min | Self::Prod | Self::Once => true,
-            Self::Moments | Self::SoftMax | Self::Attend | Self::Top(_) => false,
+            Self::Moments | Self::SoftMax | Self::Attend | Self::Top(_) | Self::Affine => false,
+        }
+    }
+
+    /// Whether it is not commutative: partials are folded in the order of the axis along which they are parts, and only
+    /// neighbours with each other.
+    pub fn is_ordered(self) -> bool {
+        match self {
+            Self::Affine => true,
+            Self::Sum
+            | Self::Max
+            | Self::Min
+            | Self::Prod
+            | Self::Moments
+            | Self::SoftMax
+            | Self::Attend
+            | Self::Once
+            | Self::Top(_) => false,
         }
     }
 }

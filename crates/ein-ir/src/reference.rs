@@ -276,8 +276,8 @@ fn compute(graph: &Graph, id: TensorId, operands: &[&Dense]) -> Result<Dense, Ev
     Ok(fields.remove(0))
 }
 
-/// The finished value of one operation done in blocks: every block pending, folded in the order given,
-/// finished. What a plan must equal.
+/// The finished value of one operation done in blocks: every block pending, folded in the order given, or that of
+/// the axis where the monoid is ordered, and finished. What a plan must equal.
 pub fn assemble(
     op: &Op,
     operands: &[&Dense],
@@ -288,8 +288,8 @@ pub fn assemble(
     let dtypes: Vec<_> = operands.iter().map(|d| d.dtype()).collect();
     let spec = op.spec(&dtypes).ok_or(EvalError::NoKernel { operation: "view" })?;
     let pending = spec.monoid.pending(result.dtype, result.shape.len(), wide);
-    let mut parts: BTreeMap<Region, Vec<Vec<Dense>>> = BTreeMap::new();
-    for labels in blocks {
+    let mut parts: BTreeMap<Region, Vec<(usize, Vec<Dense>)>> = BTreeMap::new();
+    for (n, labels) in blocks.iter().enumerate() {
         let cut = |(n, data): (usize, &&Dense)| {
             let region = spec.operand_region(n, labels);
             (!region.is_empty()).then(|| (data.cut(&Region::whole(&data.shape), &region), region))
@@ -298,7 +298,8 @@ pub fn assemble(
         let given: Vec<Option<Operand>> =
             cuts.iter().map(|c| c.as_ref().map(|(data, region)| Operand { data, region: region.clone() })).collect();
         let fields = block(op, labels, &given, &pending, false)?;
-        parts.entry(spec.result_region(labels)).or_default().push(fields);
+        let place = spec.place(labels).map_or(n, |i| i.lo);
+        parts.entry(spec.result_region(labels)).or_default().push((place, fields));
     }
     // Blocks may write boxes that overlap without being equal: fold atom by atom.
     let whole = result.whole();
@@ -311,18 +312,20 @@ pub fn assemble(
     }
     let mut finished = Vec::new();
     for atom in &atoms {
-        let mut own: Vec<Vec<Dense>> = Vec::new();
+        let mut own: Vec<(usize, Vec<Dense>)> = Vec::new();
         for (region, several) in &parts {
             if !region.contains(atom) {
                 continue;
             }
-            for fields in several {
+            for (place, fields) in several {
                 let cut = |(field, data): (&crate::monoid::Field, &Dense)| {
                     data.cut(&region.project(&field.axes), &atom.project(&field.axes))
                 };
-                own.push(pending.fields.iter().zip(fields).map(cut).collect());
+                own.push((*place, pending.fields.iter().zip(fields).map(cut).collect()));
             }
         }
+        own.sort_by_key(|part| part.0);
+        let own: Vec<Vec<Dense>> = own.into_iter().map(|part| part.1).collect();
         finished.push(finish(spec.monoid, combine(spec.monoid, &own, &pending), result.dtype));
     }
     let pieces: Vec<(&Region, &Dense)> = atoms.iter().zip(&finished).collect();

@@ -183,6 +183,12 @@ impl Spec {
         Region(axes)
     }
 
+    /// Where a block's partial lies along the axis in whose order partials are folded; `None` where any order will do. A spec
+    /// of an ordered monoid has one folded label.
+    pub fn place(&self, labels: &Region) -> Option<Interval> {
+        self.monoid.is_ordered().then(|| labels.0[self.rank])
+    }
+
     /// Whether a block covers every folded label, so that its result is not a partial.
     pub fn is_complete(&self, labels: &Region) -> bool {
         self.labels.iter().zip(&labels.0).skip(self.rank).all(|(l, i)| i.len() == l.extent)

@@ -8,7 +8,9 @@ use ein_ir::dtype::DType;
 use ein_ir::einsum::{Access, Affine, Einsum, Label};
 use ein_ir::expr::{Binary, Expr, Literal, Unary};
 use ein_ir::graph::{Graph, TensorType};
-use ein_ir::kernel::{Attention, Gather, GatherAlong, Kernel, Scan, ScanFunction, Scatter, ScatterAlong, TopK};
+use ein_ir::kernel::{
+    Attention, Gather, GatherAlong, Kernel, LastState, Recurrence, Scan, ScanFunction, Scatter, ScatterAlong, TopK,
+};
 use ein_ir::monoid::{Monoid, Top};
 use ein_ir::op::{InputKind, Op};
 use ein_ir::reference::assemble;
@@ -283,12 +285,49 @@ fn scan(rng: &mut Rng) -> Case {
     case(Op::Kernel(Kernel::Scan(s)), vec![x], 0.0)
 }
 
+/// Scales and what is added of which every state is an integer that any type here holds, but for those that wrap.
+fn recurrence(rng: &mut Rng) -> (Vec<usize>, usize, DType, Vec<Dense>) {
+    let rank = rng.range(1, 3);
+    let shape = rng.shape(rank, 1, 6);
+    let dtype = *rng.pick(&[DType::F32, DType::F64, DType::BF16, DType::I64, DType::I32, DType::U8]);
+    let mut operand = |low: f64| {
+        let values: Vec<f64> = (0..shape.iter().product()).map(|_| rng.range(0, 2) as f64 + low).collect();
+        Dense::from_f64(dtype, shape.clone(), &values)
+    };
+    let low = if dtype == DType::U8 { 0.0 } else { -1.0 };
+    let operands = vec![operand(low), operand(low)];
+    (shape, rng.range(0, rank - 1), dtype, operands)
+}
+
+fn states(rng: &mut Rng) -> Case {
+    let (shape, axis, dtype, operands) = recurrence(rng);
+    case(Op::Kernel(Kernel::Recurrence(Recurrence { shape, axis, dtype })), operands, 0.0)
+}
+
+fn last_state(rng: &mut Rng) -> Case {
+    let (shape, axis, dtype, operands) = recurrence(rng);
+    case(Op::Kernel(Kernel::LastState(LastState { shape, axis, dtype })), operands, 0.0)
+}
+
 /// Random recursive cuts of the label space, folded and put together, equal the whole.
 #[test]
 fn any_decomposition_equals_the_whole() {
-    let kinds = [contraction, window, masked, reduction, attention, gather, gather_along, scatter, top, scan];
+    let kinds = [
+        contraction,
+        window,
+        masked,
+        reduction,
+        attention,
+        gather,
+        gather_along,
+        scatter,
+        top,
+        scan,
+        states,
+        last_state,
+    ];
     let mut partial = vec![0; kinds.len()];
-    for seed in 0..3_000 {
+    for seed in 0..3_600 {
         let mut rng = Rng(seed);
         let kind = seed as usize % kinds.len();
         let c = kinds[kind](&mut rng);
@@ -307,8 +346,29 @@ fn any_decomposition_equals_the_whole() {
         let apart = whole.max_abs_difference(&parts);
         assert!(apart <= c.tolerance, "seed {seed}: {apart} apart\n{:?}\n{whole:?}\n{parts:?}", c.op);
     }
-    // The cuts did leave partials, except for the map and the scan.
-    assert!(partial.iter().enumerate().all(|(n, &p)| (p > 50) == (n != 2 && n != 9)), "{partial:?}");
+    // The cuts did leave partials, except for the map and what keeps its axis whole.
+    assert!(partial.iter().enumerate().all(|(n, &p)| (p > 50) != [2, 9, 10].contains(&n)), "{partial:?}");
+}
+
+/// `h[t] = a[t] * h[t - 1] + b[t]`, by hand: along the first axis of two.
+#[test]
+fn recurrences_of_known_values() {
+    let a = Dense::from_f64(DType::F32, [3, 2], &[f64::INFINITY, 2.0, -1.0, 0.5, 3.0, 0.0]);
+    let b = Dense::from_f64(DType::F32, [3, 2], &[1.0, 4.0, 2.0, 1.0, -1.0, 7.0]);
+    let expected = Dense::from_f64(DType::F32, [3, 2], &[1.0, 4.0, 1.0, 3.0, 2.0, 7.0]);
+    let (shape, dtype) = (vec![3, 2], DType::F32);
+    let all = Op::Kernel(Kernel::Recurrence(Recurrence { shape: shape.clone(), axis: 0, dtype }));
+    let c = case(all, vec![a.clone(), b.clone()], 0.0);
+    let whole = Region::whole(&shape);
+    assert_eq!(assemble(&c.op, &[&a, &b], std::slice::from_ref(&whole), &c.result, false), Ok(expected));
+    let last =
+        case(Op::Kernel(Kernel::LastState(LastState { shape, axis: 0, dtype })), vec![a.clone(), b.clone()], 0.0);
+    // Labels: the second axis, then the first.
+    let blocks = [Region::of(&[(0, 2), (2, 3)]), Region::of(&[(0, 2), (0, 2)])];
+    assert_eq!(
+        assemble(&last.op, &[&a, &b], &blocks, &last.result, false),
+        Ok(Dense::from_f64(DType::F32, [2], &[2.0, 7.0]))
+    );
 }
 
 /// A unary that is used nowhere else: a map of every float function equals the function.

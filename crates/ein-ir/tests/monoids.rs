@@ -35,7 +35,9 @@ fn partial(monoid: Monoid, dtype: DType, row: &[f64]) -> Vec<Dense> {
             let acc = row.iter().map(|&x| weight(x) * value(x)).sum();
             vec![one(top, &[1]), one(sum, &[1]), one(acc, &[1, 1])]
         }
-        Monoid::Once | Monoid::Top(_) => unreachable!("their elements are not the elements of a row"),
+        Monoid::Once | Monoid::Top(_) | Monoid::Affine => {
+            unreachable!("their elements are not the elements of a row")
+        }
     }
 }
 
@@ -89,6 +91,50 @@ fn laws() {
             }
         }
     }
+}
+
+/// Maps in a row: the identity, associativity, any cut of a row equal to the whole row; and that the order matters.
+#[test]
+fn laws_of_affine_maps() {
+    let mut rng = Rng(2);
+    let mut unequal = 0;
+    for dtype in [DType::F64, DType::F32, DType::BF16, DType::I64, DType::U8] {
+        let form = Monoid::Affine.pending(dtype, 1, true);
+        let none = empty(Monoid::Affine, &form, &Region::whole(&[1]));
+        for _ in 0..200 {
+            let maps: Vec<Vec<Dense>> = (0..rng.range(1, 7))
+                .map(|_| {
+                    form.fields.iter().map(|f| Dense::from_f64(f.dtype, [1], &[rng.range(0, 3) as f64 - 1.0])).collect()
+                })
+                .collect();
+            // One after the other, by the definition.
+            let states = maps.iter().fold((1.0, 0.0), |(scale, shift), map| {
+                let (s, t) = (map[0].get(0), map[1].get(0));
+                (s * scale, s * shift + t)
+            });
+            let [scale, shift] = [states.0, states.1].map(|v: f64| Dense::from_f64(form.fields[0].dtype, [1], &[v]));
+            // Unsigned integers wrap as such a conversion does not.
+            let whole = combine(Monoid::Affine, &maps, &form);
+            if dtype != DType::U8 {
+                assert_eq!(whole, [scale, shift], "{maps:?}");
+            }
+            assert_eq!(finish(Monoid::Affine, whole.clone(), dtype), whole[1].cast(dtype));
+            assert_eq!(combine(Monoid::Affine, &[none.clone(), whole.clone()], &form), whole);
+            assert_eq!(combine(Monoid::Affine, &[whole.clone(), none.clone()], &form), whole);
+            let (i, j) = (rng.range(0, maps.len()), rng.range(0, maps.len()));
+            let all = |part: &[Vec<Dense>]| {
+                if part.is_empty() { none.clone() } else { combine(Monoid::Affine, part, &form) }
+            };
+            let [a, b, c] = [&maps[..i.min(j)], &maps[i.min(j)..i.max(j)], &maps[i.max(j)..]].map(all);
+            let ab = combine(Monoid::Affine, &[a.clone(), b.clone()], &form);
+            let bc = combine(Monoid::Affine, &[b.clone(), c.clone()], &form);
+            assert_eq!(combine(Monoid::Affine, &[a.clone(), bc], &form), whole);
+            assert_eq!(combine(Monoid::Affine, &[ab, c.clone()], &form), whole);
+            unequal += usize::from(combine(Monoid::Affine, &[c, a, b], &form) != whole);
+        }
+    }
+    assert!(unequal > 100, "{unequal}");
+    assert_eq!(Monoid::ALL.into_iter().filter(|m| m.is_ordered()).collect::<Vec<_>>(), [Monoid::Affine]);
 }
 
 /// Folds with values known from elsewhere.

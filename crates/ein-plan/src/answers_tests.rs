@@ -17,6 +17,7 @@ fn all_reduce(devices: &[u16], offset: usize, rows: usize) -> Exchange {
         pending: Form::finished(DType::F32, 2),
         finished: Form::finished(DType::F32, 2),
         blocks: devices.iter().map(held).collect(),
+        places: Vec::new(),
     };
     let need = |d: &u16| Need { device: DeviceId(*d), region: region.clone() };
     Exchange { have, needs: devices.iter().map(need).collect() }

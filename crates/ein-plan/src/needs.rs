@@ -164,6 +164,10 @@ pub fn produced_of(
     let mut relation = home_relation(graph, tensor, &[]);
     relation.blocks = blocks;
     if !relation.is_complete() {
+        if spec.monoid.is_ordered() {
+            let place = |n: usize| spec.place(&decomposition.blocks()[n].region);
+            relation.places = working_blocks(spec, decomposition).into_iter().filter_map(place).collect();
+        }
         let ty = graph.ty(tensor);
         relation.monoid = spec.monoid;
         relation.pending = spec.monoid.pending(ty.dtype, ty.shape.len(), wide_partials);
@@ -190,7 +194,14 @@ pub fn home_relation(graph: &Graph, tensor: TensorId, held: &[Held]) -> Relation
     let ty = graph.ty(tensor);
     let form = Form::finished(ty.dtype, ty.shape.len());
     let blocks = held.iter().filter(|h| !h.region.is_empty()).cloned().collect();
-    Relation { whole: ty.whole(), monoid: Monoid::Sum, pending: form.clone(), finished: form, blocks }
+    Relation {
+        whole: ty.whole(),
+        monoid: Monoid::Sum,
+        pending: form.clone(),
+        finished: form,
+        blocks,
+        places: Vec::new(),
+    }
 }
 
 /// Every block of a finished relation at each of its holders, as needs.

@@ -17,8 +17,10 @@ pub(crate) type Holders = SmallVec<[DeviceSet; 2]>;
 /// Data with equal holders and equal readers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Atom {
-    /// The holders of every partial; one entry if the data is finished.
+    /// The holders of every partial, sorted unless they are folded in an order; one entry if the data is finished.
     pub holders: Holders,
+    /// Whether partials are folded in the order of their holders.
+    pub ordered: bool,
     /// Devices that need it and do not have it finished.
     pub readers: DeviceSet,
     /// Bytes of a partial.
@@ -217,7 +219,12 @@ impl Axes {
     /// The fingerprint of [`Axes::pattern`], which costs less than the pattern. Of profiles that were prepared.
     pub fn fingerprint(&self, relation: &Relation, have: &Profile, needs: &Profile) -> Fingerprint {
         let mut sum = [0; 2];
-        if have.devices.len() > NARROW || needs.devices.len() > NARROW {
+        if relation.monoid.is_ordered() {
+            self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
+                let held = in_order(holders.iter().map(|&h| holding(h)));
+                add(&mut sum, held, readers, pending, finished);
+            });
+        } else if have.devices.len() > NARROW || needs.devices.len() > NARROW {
             self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
                 let held = holders.iter().fold([0; 2], |sum, &h| plus(sum, holding(h)));
                 add(&mut sum, held, readers, pending, finished);
@@ -234,11 +241,14 @@ impl Axes {
     /// What handing out from `have` must do, up to where in the tensor it is. Of profiles that were prepared.
     pub fn pattern(&self, relation: &Relation, have: &Profile, needs: &Profile) -> Pattern {
         let mut atoms = Vec::new();
+        let ordered = relation.monoid.is_ordered();
         let mut add = |mut holders: Holders, readers, pending, finished| {
-            holders.sort_unstable();
-            atoms.push(Atom { holders, readers, pending, finished });
+            if !ordered {
+                holders.sort_unstable();
+            }
+            atoms.push(Atom { holders, ordered, readers, pending, finished });
         };
-        if have.devices.len() > NARROW || needs.devices.len() > NARROW {
+        if ordered || have.devices.len() > NARROW || needs.devices.len() > NARROW {
             self.cells(relation, have, needs, &mut |holders, readers, pending, finished| {
                 add(Holders::from_slice(holders), readers, pending, finished);
             });
@@ -283,7 +293,8 @@ impl Axes {
         lay_narrow(&overlays, 0, (every(have.devices.len()), every(needs.devices.len())), 1, &mut lengths, &mut meet);
     }
 
-    /// Calls `found` with holders, readers and bytes of everything that handing out from `have` has to bring.
+    /// Calls `found` with holders, in the order in which they are folded, readers and bytes of everything that handing out
+    /// from `have` has to bring.
     fn cells(
         &self,
         relation: &Relation,
@@ -306,7 +317,13 @@ impl Axes {
         lay(&overlays, 0, every, &mut lengths, &mut |(blocks, boxes), lengths| {
             let mut readers = boxes.ones().fold(DeviceSet::new(), |set, n| set.union(needs.devices[n]));
             holders.clear();
-            holders.extend(blocks.ones().map(|b| have.devices[b]));
+            if relation.monoid.is_ordered() {
+                let mut own: SmallVec<[usize; 8]> = blocks.ones().collect();
+                own.sort_unstable_by_key(|&b| relation.rank(b));
+                holders.extend(own.into_iter().map(|b| have.devices[b]));
+            } else {
+                holders.extend(blocks.ones().map(|b| have.devices[b]));
+            }
             if let [only] = holders[..] {
                 readers = readers.without(only);
             }
@@ -383,6 +400,11 @@ const SEEDS: Lanes = [0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f];
 fn holding(set: DeviceSet) -> Lanes {
     let (low, high) = (set.bits() as u64, (set.bits() >> 64) as u64);
     SEEDS.map(|seed| mix(low.wrapping_add(mix(high ^ seed))))
+}
+
+/// What holders in an order add to a name.
+fn in_order(holders: impl Iterator<Item = Lanes>) -> Lanes {
+    holders.fold([1, 2], |sum, h| [0, 1].map(|n| mix(sum[n].rotate_left(21) ^ h[n])))
 }
 
 fn plus(a: Lanes, b: Lanes) -> Lanes {
@@ -483,7 +505,8 @@ impl Pattern {
         let renamed = |set: DeviceSet| set.iter().map(|d| place[d.index()]).collect::<DeviceSet>();
         let mut sum = [0; 2];
         for a in &self.0 {
-            let held = a.holders.iter().fold([0; 2], |sum, h| plus(sum, holding(renamed(*h))));
+            let names = a.holders.iter().map(|h| holding(renamed(*h)));
+            let held = if a.ordered { in_order(names) } else { names.fold([0; 2], plus) };
             add(&mut sum, held, renamed(a.readers), a.pending, a.finished);
         }
         whole(sum)

@@ -266,7 +266,8 @@ mod tests {
         }
         let form = Form::finished(DType::F32, 1);
         let whole = strip(0, extent);
-        let have = Relation { whole, monoid: Monoid::Sum, pending: form.clone(), finished: form, blocks };
+        let have =
+            Relation { whole, monoid: Monoid::Sum, pending: form.clone(), finished: form, blocks, places: Vec::new() };
         let mut needs = Vec::new();
         for device in 0..devices {
             if random.below(3) > 0 {

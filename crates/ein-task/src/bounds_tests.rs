@@ -103,6 +103,7 @@ fn question(size: usize, blocks: &Blocks, needs: &Blocks) -> Exchange {
             pending: Form::finished(DType::U8, 1),
             finished: Form::finished(DType::U8, 1),
             blocks: blocks.iter().map(|(r, d)| Held { region: region(r), devices: set(d) }).collect(),
+            places: Vec::new(),
         },
         needs: needs
             .iter()
@@ -259,6 +260,7 @@ fn fields_that_lack_an_axis_are_counted_once() {
             pending: monoid.pending(DType::F32, 2, false),
             finished: Form::finished(DType::F64, 2),
             blocks: vec![held(0), held(1)],
+            places: Vec::new(),
         },
         needs: vec![need(1, 0, 1), need(2, 1, 2)],
     };

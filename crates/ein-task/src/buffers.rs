@@ -158,6 +158,7 @@ mod tests {
                 pending: Form::finished(DType::F64, 1),
                 finished: Form::finished(if monoid.is_plain() { DType::F64 } else { DType::F32 }, 1),
                 blocks: vec![held(0, 100, 0), held(0, 100, 1), held(100, 120, 2)],
+                places: Vec::new(),
             },
             needs: needs.iter().map(|&(d, lo, hi)| Need { device: DeviceId(d), region: region(lo, hi) }).collect(),
         };
@@ -211,6 +212,7 @@ mod tests {
                 pending: Form::finished(DType::F64, 2),
                 finished: Form::finished(DType::F64, 2),
                 blocks: vec![held(0, side / 2, 0), held(side / 2, side, 1)],
+                places: Vec::new(),
             },
             needs: vec![Need { device: DeviceId(1), region: whole }],
         };

@@ -118,6 +118,12 @@ pub enum Fault {
     /// A partial may be folded in once only.
     #[error("partial {0} twice")]
     Twice(usize),
+    /// An order that is kept has to be known.
+    #[error("where along the folded axis is partial {0}? The monoid is ordered")]
+    NoPlace(usize),
+    /// What an ordered monoid folds are neighbours, the earlier one first.
+    #[error("not one right behind the other along the folded axis: {0}; {1}")]
+    Apart(Piece, Piece),
     /// Folding goes by the least partial of each piece, so that a run repeats.
     #[error("not in the order of their least partials: {0}; {1}")]
     Order(Piece, Piece),
@@ -196,8 +202,17 @@ fn meaning(exchange: &Exchange, machine: &Machine, earlier: &[Piece], step: &Ste
     }
 }
 
-/// Every monoid is commutative, so partials need not be neighbours in the list of blocks to be folded. A scan's
-/// carries are none of them: they are blocks of a tensor with an axis of their own.
+/// Where along the folded axis the partials of a piece lie, which are neighbours: a piece begins as one block, and
+/// [`fold`] puts only neighbours together.
+fn run(exchange: &Exchange, piece: &Piece) -> Result<(usize, usize), Fault> {
+    let place = |&b: &usize| exchange.have.places.get(b).ok_or(Fault::NoPlace(b));
+    let places = piece.partials.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+    let (low, high) = (places.iter().map(|p| p.lo).min(), places.iter().map(|p| p.hi).max());
+    low.zip(high).ok_or(Fault::NoPieces)
+}
+
+/// Partials of a commutative monoid need not be neighbours in the list of blocks to be folded; those of an ordered one must
+/// be neighbours along the folded axis, in its order, wherever they stand in the list.
 fn fold(exchange: &Exchange, pieces: &[&Piece]) -> Result<Piece, Fault> {
     let first = *pieces.first().ok_or(Fault::NoPieces)?;
     let mut partials = Vec::new();
@@ -214,7 +229,12 @@ fn fold(exchange: &Exchange, pieces: &[&Piece]) -> Result<Piece, Fault> {
         if let Some(&twice) = piece.partials.iter().find(|b| partials.contains(*b)) {
             return Err(Fault::Twice(twice));
         }
-        if n > 0 && pieces[n - 1].partials[0] >= piece.partials[0] {
+        if exchange.have.monoid.is_ordered() {
+            let own = run(exchange, piece)?;
+            if n > 0 && run(exchange, pieces[n - 1])?.1 != own.0 {
+                return Err(Fault::Apart(pieces[n - 1].clone(), piece.clone()));
+            }
+        } else if n > 0 && pieces[n - 1].partials[0] >= piece.partials[0] {
             return Err(Fault::Order(pieces[n - 1].clone(), piece.clone()));
         }
         partials.extend(&piece.partials);

@@ -53,6 +53,7 @@ fn question(needs: &[(u16, usize, usize)]) -> Exchange {
             pending: Form::finished(DType::F32, 1),
             finished: Form::finished(DType::F32, 1),
             blocks: vec![held(0, 4, &[0, 1]), held(4, 8, &[0]), held(4, 8, &[1]), held(6, 8, &[1])],
+            places: Vec::new(),
         },
         needs: needs.iter().map(|&(d, lo, hi)| Need { device: DeviceId(d), region: Region::of(&[(lo, hi)]) }).collect(),
     }

@@ -98,7 +98,8 @@ impl Exchange {
     pub fn atoms_of(&self, space: &Region, needs: &[(&Region, DeviceId)]) -> Vec<Atom> {
         let blocks = self.have.blocks.iter().map(|b| &b.region);
         let boxes: Vec<&Region> = blocks.chain(needs.iter().map(|n| n.0)).collect();
-        let mut refiner = Refiner { boxes: &boxes, needs, first_need: self.have.blocks.len(), atoms: Vec::new() };
+        let mut refiner =
+            Refiner { have: &self.have, boxes: &boxes, needs, first_need: self.have.blocks.len(), atoms: Vec::new() };
         refiner.descend(space.clone(), &[], 0..boxes.len());
         let mut atoms = refiner.atoms;
         merge(&mut atoms);
@@ -108,6 +109,7 @@ impl Exchange {
 
 /// Cuts a space until every box of a list contains or avoids each part.
 struct Refiner<'a> {
+    have: &'a Relation,
     boxes: &'a [&'a Region],
     needs: &'a [(&'a Region, DeviceId)],
     first_need: usize,
@@ -138,7 +140,7 @@ impl Refiner<'_> {
         let readers = inside.iter().filter(|&&b| b >= self.first_need).map(|&b| self.needs[b - self.first_need].1);
         let readers = readers.collect();
         inside.retain(|&b| b < self.first_need);
-        inside.sort_unstable();
+        inside.sort_unstable_by_key(|&b| self.have.rank(b));
         self.atoms.push(Atom { region: space, blocks: inside, readers });
     }
 

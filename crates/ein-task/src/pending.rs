@@ -47,6 +47,20 @@ pub enum PendingFault {
         /// The box of folded labels.
         labels: Region,
     },
+    /// What is folded in an order is not one right behind the other.
+    #[error(
+        "folds the partial of `{tensor}` over {after} right behind that over {before}; {monoid} keeps the order of the axis"
+    )]
+    Apart {
+        /// The tensor.
+        tensor: String,
+        /// How.
+        monoid: Monoid,
+        /// The box of folded labels that is folded first.
+        before: Region,
+        /// The one that is folded next.
+        after: Region,
+    },
     /// A fold is finished too early.
     #[error("finishes `{tensor}` without the partials over {missing}")]
     Lacks {
@@ -230,6 +244,12 @@ impl Ledger<'_> {
             }
         }
         for (op, list) in &mut boxes {
+            if monoid.is_ordered()
+                && let Some(two) = list.windows(2).find(|two| two[0].0[0].hi != two[1].0[0].lo)
+            {
+                let tensor = self.graph.ops[*op].name.clone();
+                return Err(PendingFault::Apart { tensor, monoid, before: two[0].clone(), after: two[1].clone() });
+            }
             list.sort_unstable();
             self.disjoint(*op, list)?;
             if finish && !self.is_all(*op, list) && !self.is_all_seen(*op, list, &task.value) {

@@ -311,3 +311,48 @@ fn a_causal_fold_is_complete_without_what_nobody_sees() {
         "t3 (fold of `y` on d0): finishes `y` without the partials over [1:2,0:1]"
     );
 }
+
+/// Four parts of the axis of a linear recurrence on one device, folded in rows that are put behind them.
+#[test]
+fn an_ordered_fold_keeps_the_order_of_the_axis() {
+    let graph = "a: input f32[8]\nb: input f32[8]\nh = last_state(a, b)\nneg = map -h\n";
+    let map = "{scale:f32();shift:f32()}";
+    let said = |rows: &str| {
+        let mut text = String::from(
+            "devices 1\nexternal 0 input \"a\" f32[8]\nexternal 1 input \"b\" f32[8]\nop 0 \"h\"\nop 1 \"neg\"\n\
+             label 0 \"h\"\nt0 d0 feed x0 -> [0:8] f32 of 0\nt1 d0 feed x1 -> [0:8] f32 of 0\n",
+        );
+        for n in 0..4 {
+            let (t, lo, hi) = (n + 2, 2 * n, 2 * n + 2);
+            text += &format!("t{t} d0 kernel op0 [{lo}:{hi}] pending operands 0 1 reads t0 t1 -> [] {map} of 0\n");
+        }
+        verdict(graph, &(text + rows))
+    };
+    let apart = |before: &str, after: &str| {
+        format!(
+            "folds the partial of `h` over {after} right behind that over {before}; affine keeps the order of the axis"
+        )
+    };
+    let run = |t: usize, reads: &str| format!("t{t} d0 fold affine pending reads {reads} -> [] {map} of 0\n");
+    let end = |t: usize, reads: &str| format!("t{t} d0 fold affine finish reads {reads} -> [] f32 of 0\n");
+    let rows = [
+        (end(6, "t2 t3 t4 t5"), "right".to_owned()),
+        (run(6, "t2 t3") + &run(7, "t4 t5") + &end(8, "t6 t7"), "right".to_owned()),
+        (run(6, "t3 t4") + &end(7, "t2 t6 t5"), "right".to_owned()),
+        // Swapped, with a gap, runs that are swapped, and a run around what is missing in it.
+        (end(6, "t2 t4 t3 t5"), apart("[0:2]", "[4:6]")),
+        (run(6, "t2 t4"), apart("[0:2]", "[4:6]")),
+        (run(6, "t2 t3") + &run(7, "t4 t5") + &end(8, "t7 t6"), apart("[6:8]", "[0:2]")),
+        (end(6, "t2 t3 t5"), apart("[2:4]", "[6:8]")),
+        (end(6, "t3 t4 t5"), "finishes `h` without the partials over [0:2]".to_owned()),
+        (end(6, "t2 t3 t3 t4 t5"), apart("[2:4]", "[2:4]")),
+        (
+            "t6 d0 kernel op1 [] finish operands 0 reads t2 -> [] f32 of 0\n".to_owned(),
+            "an operand is not stored as it must be".to_owned(),
+        ),
+    ];
+    for (rows, expected) in rows {
+        let found = said(&rows);
+        assert!(found.contains(&expected), "{rows}{found}");
+    }
+}

@@ -210,7 +210,7 @@ mod tests {
         let form = |dtype| Form::finished(dtype, 1);
         let (pending, finished) = (form(DType::F32), form(DType::BF16));
         let needs = needs.iter().map(|&d| Need { device: DeviceId(d), region: whole.clone() }).collect();
-        Exchange { have: Relation { whole, monoid: Monoid::Sum, pending, finished, blocks }, needs }
+        Exchange { have: Relation { whole, monoid: Monoid::Sum, pending, finished, blocks, places: Vec::new() }, needs }
     }
 
     fn check(exchange: &Exchange, text: &str, expected: &[(u16, u16, u64, &[u32])]) {

@@ -2,7 +2,7 @@
 
 use crate::machine::DeviceSet;
 use ein_ir::monoid::{Form, Monoid};
-use ein_ir::region::Region;
+use ein_ir::region::{Interval, Region};
 use std::fmt;
 
 /// One block of a relation and the devices that hold it.
@@ -28,11 +28,29 @@ pub struct Relation {
     pub pending: Form,
     /// How a finished value is stored.
     pub finished: Form,
-    /// The blocks, in the order in which partials are folded.
+    /// The blocks.
     pub blocks: Vec<Held>,
+    /// Of an ordered monoid, where along the folded axis each block's partial lies: partials of one element are folded in
+    /// this order, and only neighbours with each other. Empty for the other monoids, whose partials are folded in the order
+    /// of the blocks.
+    pub places: Vec<Interval>,
 }
 
 impl Relation {
+    /// What says in which order blocks are folded: where a block's partial lies, if there is such an order, then its number.
+    pub fn rank(&self, b: usize) -> (usize, usize, usize) {
+        self.places.get(b).map_or((0, 0, b), |i| (i.lo, i.hi, b))
+    }
+
+    /// Whether what is folded up to block `a` may be folded with what begins with block `b`: always, but for ordered monoids
+    /// only where nothing lies between them.
+    pub fn joins(&self, a: usize, b: usize) -> bool {
+        match (self.places.get(a), self.places.get(b)) {
+            (Some(a), Some(b)) => a.hi == b.lo,
+            _ => !self.monoid.is_ordered(),
+        }
+    }
+
     /// The blocks that contain part of `region`.
     pub fn partials(&self, region: &Region) -> Vec<usize> {
         (0..self.blocks.len()).filter(|&b| self.blocks[b].region.overlap(region) > 0).collect()

@@ -24,7 +24,7 @@ use ein_ir::region::{Interval, Region};
 use std::fmt::Write;
 
 /// Names that a field can have.
-const FIELDS: [&str; 8] = ["value", "max", "sum", "acc", "count", "mean", "m2", "index"];
+const FIELDS: [&str; 10] = ["value", "max", "sum", "acc", "count", "mean", "m2", "index", "scale", "shift"];
 
 /// A text that is not a task graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -143,7 +143,11 @@ impl Axes {
         };
         let monoid = exchange.have.monoid;
         let blocks = exchange.have.blocks.iter().enumerate().filter(|(_, b)| inside(&b.region));
-        let data = blocks.map(|(b, _)| datum(monoid, b, point));
+        let mut blocks: Vec<usize> = blocks.map(|b| b.0).collect();
+        if monoid.is_ordered() {
+            blocks.sort_by_key(|&b| (exchange.have.places[b].lo, exchange.have.places[b].hi));
+        }
+        let data = blocks.into_iter().map(|b| datum(monoid, b, point));
         data.reduce(|a, b| combine(monoid, a, b)).expect("every point is in a block")
     }
 }
@@ -175,11 +179,13 @@ fn datum(monoid: Monoid, block: usize, point: &[usize]) -> i64 {
         | Monoid::Attend
         | Monoid::Once
         | Monoid::Top(_) => mixed - 500_000_000,
+        // Scale and shift in the halves of the bits; an odd scale loses nothing of what was before.
+        Monoid::Affine => (mixed | 1) << 32 | (mixed * 7 % 1_000_003),
     }
 }
 
-/// Combines two values. Monoids of several fields are stood in for by a sum: what is tested is which partials go
-/// in, and that each does once.
+/// Combines two values. Commutative monoids of several fields are stood in for by a sum: what is tested is which partials go
+/// in, and that each does once. Maps are what they are, in 32 bits.
 fn combine(monoid: Monoid, a: i64, b: i64) -> i64 {
     match monoid {
         Monoid::Max => a.max(b),
@@ -187,6 +193,11 @@ fn combine(monoid: Monoid, a: i64, b: i64) -> i64 {
         Monoid::Prod => a.wrapping_mul(b),
         Monoid::Sum | Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Once | Monoid::Top(_) => {
             a.wrapping_add(b)
+        }
+        Monoid::Affine => {
+            let [(scale, shift), (by, more)] = [a, b].map(|v| ((v >> 32) as u32, v as u32));
+            let (scale, shift) = (scale.wrapping_mul(by), shift.wrapping_mul(by).wrapping_add(more));
+            i64::from(scale) << 32 | i64::from(shift)
         }
     }
 }

@@ -115,6 +115,7 @@ pub fn relation(shape: &[usize], blocks: Vec<Held>) -> Relation {
         pending: Monoid::Sum.pending(DType::F32, shape.len(), false),
         finished: Form::finished(DType::F32, shape.len()),
         blocks,
+        places: Vec::new(),
     }
 }
 

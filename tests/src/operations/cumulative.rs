@@ -47,6 +47,23 @@ const WAYS: [Along; 3] = [
     Along { reverse: true, exclusive: true },
 ];
 
+/// What is multiplied, what is added, an axis, now and then a first state; and how far plans may be off.
+fn recurrence(d: &mut Draw, f: fn(&Tensor, &Tensor, i64, Option<&Tensor>) -> Tensor) -> Drawn {
+    let (shape, axis) = lines(d);
+    let dtype = d.rng.pick(&[DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::U8]);
+    let own = if d.rng.one_in(4) { d.broadcastable(&shape) } else { shape.clone() };
+    // Factors of 1, 0 and -1: others grow beyond what is exact.
+    let a = d.of(super::Elements::Ties, &own, dtype);
+    let b = d.of(super::Elements::Integers, &shape, dtype);
+    let initial = d.rng.one_in(3).then(|| {
+        let mut rest = shape.clone();
+        rest.remove(axis.rem_euclid(shape.len() as i64) as usize);
+        d.of(super::Elements::Integers, &rest, dtype)
+    });
+    let within = d.sums(dtype);
+    Drawn::within(f(&a, &b, axis, initial.as_ref()), within)
+}
+
 /// The rows.
 pub fn rows() -> Vec<Operation> {
     vec![
@@ -73,5 +90,7 @@ pub fn rows() -> Vec<Operation> {
         Operation { name: "cummax", draw: |d| extremes(d, Tensor::cummax) },
         Operation { name: "cummin", draw: |d| extremes(d, Tensor::cummin) },
         Operation { name: "logcumsumexp", draw: logcumsumexp },
+        Operation { name: "linear_recurrence", draw: |d| recurrence(d, Tensor::linear_recurrence) },
+        Operation { name: "linear_recurrence_last", draw: |d| recurrence(d, Tensor::linear_recurrence_last) },
     ]
 }

@@ -16,6 +16,8 @@ pub fn apply(operation: &str, args: &Args, x: &[Tensor]) -> Option<Vec<Tensor>> 
         "cummax" => both(x[0].cummax(axis)),
         "cummin" => both(x[0].cummin(axis)),
         "logcumsumexp" => vec![x[0].logcumsumexp(axis)],
+        "linear_recurrence" => vec![x[0].linear_recurrence(&x[1], axis, x.get(2))],
+        "linear_recurrence_last" => vec![x[0].linear_recurrence_last(&x[1], axis, x.get(2))],
         _ => return None,
     })
 }

@@ -25,6 +25,25 @@ def scan(function):
     return lambda x, axis: function(x, axis)
 
 
+def states(a, b, axis, initial=None):
+    a, b = torch.broadcast_tensors(a, b)
+    found = [] if initial is None else [initial]
+    for s, t in zip(a.unbind(axis), b.unbind(axis)):
+        found.append(s * found[-1] + t if found else t)
+    return found if initial is None else found[1:]
+
+
+def recurrence(a, b, initial=None, axis=0):
+    return torch.stack(states(a, b, axis, initial), axis)
+
+
+def last(a, b, initial=None, axis=0):
+    return states(a, b, axis, initial)[-1]
+
+
+FACTORS = integers(2, 6, most=2)
+LONG = [integers(300, least=-1, most=1), integers(300, seed=1)]
+
 ROWS = [
     case("cumsum", "1 to 10", scan(torch.cumsum), COUNT, axis=0, exact=True),
     case("cumsum", "an axis", scan(torch.cumsum), X, axis=0, near=2e-6),
@@ -56,5 +75,16 @@ ROWS = [
     case("logcumsumexp", "minus infinity", scan(torch.logcumsumexp), tensor([-INF, -INF, 2.0, -INF]), axis=0),
     case("logcumsumexp", "a long axis", scan(torch.logcumsumexp), reals(270), axis=0, near=2e-6),
 ]
+for name, function in [("linear_recurrence", recurrence), ("linear_recurrence_last", last)]:
+    ROWS += [
+        case(name, "an axis", function, FACTORS, integers(2, 6, seed=1), axis=1, exact=True),
+        case(name, "reals", function, X, reals(3, 5, seed=1), axis=0, near=2e-6),
+        case(name, "an initial state", function, FACTORS, integers(2, 6, seed=1), integers(2), axis=-1, exact=True),
+        case(name, "factors that broadcast", function, reals(3, 1), X, axis=1, near=2e-6),
+        case(name, "a long axis", function, *LONG, axis=0, exact=True),
+        case(name, "i32 wraps", function, tensor([3, 70000, -5], "i32"), tensor([2, 70000, 1], "i32"), axis=0),
+        case(name, "NaN stays", function, tensor([1.0, NAN, 2.0]), tensor([1.0, 2.0, 3.0]), axis=0),
+        case(name, "one element, which nothing is multiplied with", function, tensor([INF]), tensor([2.0]), axis=0),
+    ]
 ROWS.append(case("cumprod_along", "nothing", along(torch.cumprod), reals(2, 0), axis=1, reverse=True, exclusive=False))
 ROWS += extremes(ROWS)

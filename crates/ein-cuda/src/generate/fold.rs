@@ -3,7 +3,7 @@
 //! Bytes: every partial is read once, be it in a peer's memory, and the result is written once.
 
 use super::body::{Body, Memory, Operand};
-use super::fold_fields::{attend, merge, statistics};
+use super::fold_fields::{affine, attend, merge, statistics};
 use super::map::{self, Target};
 use super::stored::Stored;
 use crate::program::{Program, Step};
@@ -37,6 +37,7 @@ pub(crate) fn program(monoid: Monoid, finish: bool, pieces: &[Stored], result: &
         Monoid::Top(top) => Some(merge(top, finish, pieces, result)?),
         Monoid::Moments | Monoid::SoftMax => Some(statistics(monoid, finish, pieces, result)?),
         Monoid::Attend => Some(attend(finish, pieces, result)?),
+        Monoid::Affine => Some(affine(finish, pieces, result)?),
     });
     Ok(program)
 }

@@ -3,7 +3,7 @@
 use super::launch::{Arguments, THREADS};
 use super::state::State;
 use super::stored::{Stored, alignment};
-use super::types::{load, rounded, store, stored, value};
+use super::types::{cast, load, rounded, store, stored, value};
 use crate::program::Step;
 use ein_ir::monoid::{Monoid, Top};
 use ein_run::Cause;
@@ -39,6 +39,34 @@ pub(super) fn statistics(monoid: Monoid, finish: bool, pieces: &[Stored], result
         text += &state.pending("s", result, &targets, "i");
     }
     arguments.launch("fold_statistics", &text, [rows.div_ceil(u64::from(THREADS)), 1], THREADS)
+}
+
+/// Applies maps (scale, shift) one after the other: a thread for each element.
+pub(super) fn affine(finish: bool, pieces: &[Stored], result: &Stored) -> Result<Step, Cause> {
+    let dtype = pieces[0].dtype(0);
+    let elements = pieces[0].field(0).volume() as u64;
+    let (ty, acc) = (stored(dtype), value(dtype.accumulator()));
+    let mut arguments = Arguments::default();
+    let mut text = format!("{}{acc} scale = 1, shift = 0;\n", row(elements));
+    for (p, piece) in pieces.iter().enumerate() {
+        let [by, more] = [0, 1].map(|n| {
+            let pointer = arguments.typed(piece.at(n, 0), &format!("const {ty}"));
+            format!("({acc})({})", load(dtype, &format!("{pointer}[i]")))
+        });
+        let _ = if p == 0 {
+            writeln!(text, "scale = {by};\nshift = {more};")
+        } else {
+            let own = format!("const {acc} by = {by};\nshift = ein_add(ein_mul(by, shift), {more});");
+            writeln!(text, "{{\n{own}\nscale = ein_mul(scale, by);\n}}")
+        };
+    }
+    let fields: &[&str] = if finish { &["shift"] } else { &["scale", "shift"] };
+    for (n, name) in fields.iter().enumerate() {
+        let own = result.dtype(n);
+        let target = arguments.written(result.at(n, 0), own);
+        let _ = writeln!(text, "{target}[i] = {};", store(own, &cast(dtype.accumulator(), own, name)));
+    }
+    arguments.launch("fold_affine", &text, [elements.div_ceil(u64::from(THREADS)), 1], THREADS)
 }
 
 /// Statements that give a thread its number `i`, below `count`.

@@ -6,6 +6,7 @@
 mod attention;
 mod gather;
 mod idle;
+mod recurrence;
 mod scan;
 mod scatter;
 mod top;
@@ -32,6 +33,8 @@ pub(crate) fn program(kernel: &Kernel, call: &Call<'_>, target: &Target) -> Resu
         Kernel::ScatterAlong(s) => scatter::elements(s, call, target),
         Kernel::TopK(t) => top::program(t, call, target),
         Kernel::Scan(s) => scan::program(s, call, target),
+        Kernel::Recurrence(r) => recurrence::states(r, call, target),
+        Kernel::LastState(s) => recurrence::last(s, call, target),
     }
 }
 

@@ -34,7 +34,7 @@ impl State {
             Monoid::Prod => "ein_Prod",
             Monoid::Moments => "ein_Moments",
             Monoid::SoftMax => "ein_SoftMax",
-            Monoid::Sum | Monoid::Attend | Monoid::Once | Monoid::Top(_) => "ein_Sum",
+            Monoid::Sum | Monoid::Attend | Monoid::Once | Monoid::Top(_) | Monoid::Affine => "ein_Sum",
         };
         format!("{name}<{}>", value(self.dtype))
     }
@@ -54,9 +54,14 @@ impl State {
         match self.monoid {
             Monoid::Moments => &["count", "mean", "m2"],
             Monoid::SoftMax => &["max", "sum"],
-            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Attend | Monoid::Once | Monoid::Top(_) => {
-                &["value"]
-            }
+            Monoid::Sum
+            | Monoid::Max
+            | Monoid::Min
+            | Monoid::Prod
+            | Monoid::Attend
+            | Monoid::Once
+            | Monoid::Top(_)
+            | Monoid::Affine => &["value"],
         }
     }
 
@@ -65,7 +70,14 @@ impl State {
         let all = match self.monoid {
             Monoid::Moments => vec![format!("{s}.mean"), format!("{s}.m2 / {s}.count")],
             Monoid::SoftMax => vec![format!("{s}.max"), format!("{s}.sum")],
-            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Attend | Monoid::Once | Monoid::Top(_) => {
+            Monoid::Sum
+            | Monoid::Max
+            | Monoid::Min
+            | Monoid::Prod
+            | Monoid::Attend
+            | Monoid::Once
+            | Monoid::Top(_)
+            | Monoid::Affine => {
                 vec![format!("{s}.value")]
             }
         };

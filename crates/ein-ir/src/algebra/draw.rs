@@ -140,7 +140,7 @@ pub(super) fn partials(random: &mut Random, monoid: Monoid, dtype: DType, n: usi
             };
             (0..n).map(|p| part(p, random)).collect()
         }
-        Monoid::Moments | Monoid::SoftMax => unreachable!("nothing is drawn for these"),
+        Monoid::Moments | Monoid::SoftMax | Monoid::Affine => unreachable!("nothing is drawn for these"),
     }
 }
 

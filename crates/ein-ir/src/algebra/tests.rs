@@ -110,7 +110,7 @@ fn is_exception(monoid: Monoid, dtype: DType, map: &Map) -> bool {
         }
         // A type of its own would be another monoid.
         Monoid::Top(_) | Monoid::Attend => to != dtype,
-        Monoid::Max | Monoid::Min | Monoid::Moments | Monoid::SoftMax => false,
+        Monoid::Max | Monoid::Min | Monoid::Moments | Monoid::SoftMax | Monoid::Affine => false,
     }
 }
 
@@ -298,6 +298,7 @@ fn known_maps() {
         (Monoid::Attend, sigmoid, "`exp` (row 3) is not linear"),
         (Monoid::Moments, unary(Unary::Neg), "`neg` is a map of the value, but a partial is stored as count, mean, m2"),
         (Monoid::Moments, Expr::operand(f32), "exactly"),
+        (Monoid::Affine, unary(Unary::Neg), "`neg` is a map of the value, but a partial is stored as scale, shift"),
         (Monoid::SoftMax, unary(Unary::Log), "`log` is a map of the value, but a partial is stored as max, sum"),
     ];
     for (monoid, map, expected) in rows {

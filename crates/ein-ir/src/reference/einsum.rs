@@ -135,7 +135,13 @@ fn general(e: &Einsum, labels: &Region, operands: &[&Operand], flat: &[Flat], co
             let fields = match e.monoid {
                 Monoid::Moments => moments(&values),
                 Monoid::SoftMax | Monoid::Attend => softmax(&values),
-                Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once | Monoid::Top(_) => Vec::new(),
+                Monoid::Sum
+                | Monoid::Max
+                | Monoid::Min
+                | Monoid::Prod
+                | Monoid::Once
+                | Monoid::Top(_)
+                | Monoid::Affine => Vec::new(),
             };
             for (column, value) in columns.iter_mut().zip(fields) {
                 set(column, output, Scalar::F(value));

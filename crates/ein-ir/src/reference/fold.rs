@@ -86,7 +86,8 @@ pub fn identity(monoid: Monoid, field: &str, dtype: DType) -> Scalar {
     };
     match monoid {
         Monoid::Top(_) if field == "index" => Scalar::I(Top::NOTHING),
-        Monoid::Sum | Monoid::Moments | Monoid::Once | Monoid::Top(_) => Scalar::I(0).cast(dtype),
+        Monoid::Affine if field == "scale" => Scalar::I(1).cast(dtype),
+        Monoid::Sum | Monoid::Moments | Monoid::Once | Monoid::Top(_) | Monoid::Affine => Scalar::I(0).cast(dtype),
         Monoid::Prod => Scalar::I(1).cast(dtype),
         Monoid::Max => lowest,
         Monoid::Min => highest,
@@ -115,7 +116,7 @@ fn plain_float(monoid: Monoid, a: f64, b: f64) -> f64 {
         Monoid::Max => scalar::max(a, b),
         Monoid::Min => scalar::min(a, b),
         Monoid::Once => f64::from_bits(a.to_bits() | b.to_bits()),
-        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Top(_) => {
+        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Top(_) | Monoid::Affine => {
             unreachable!("a monoid of several fields")
         }
     }
@@ -128,7 +129,7 @@ fn plain_int(monoid: Monoid, a: i64, b: i64, dtype: DType) -> i64 {
         Monoid::Max => a.max(b),
         Monoid::Min => a.min(b),
         Monoid::Once => a | b,
-        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Top(_) => {
+        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Top(_) | Monoid::Affine => {
             unreachable!("a monoid of several fields")
         }
     }
@@ -151,6 +152,7 @@ pub fn combine(monoid: Monoid, parts: &[Vec<Dense>], form: &Form) -> Vec<Dense> 
             Monoid::Moments => combine_moments(&mut state, &next),
             Monoid::SoftMax | Monoid::Attend => combine_softmax(&mut state, &next),
             Monoid::Top(top) => combine_top(top, &mut state, &next),
+            Monoid::Affine => combine_affine(&mut state, &next, form.fields[0].dtype),
         }
         for (column, field) in state.iter_mut().zip(&form.fields) {
             if let Column::F(v) = column {
@@ -170,6 +172,16 @@ fn combine_plain(monoid: Monoid, state: &mut Column, next: &Column, dtype: DType
         (Column::I(a), Column::I(b)) => a.iter_mut().zip(b).for_each(|(a, b)| *a = plain_int(monoid, *a, *b, dtype)),
         (Column::F(_), Column::I(_)) | (Column::I(_), Column::F(_)) => panic!("partials of two types"),
     }
+}
+
+/// Applies the next map to what the one so far gives.
+fn combine_affine(state: &mut [Column], next: &[Column], dtype: DType) {
+    let [scale, shift] = state else { panic!("an affine map has two fields") };
+    let mut scaled = shift.clone();
+    combine_plain(Monoid::Prod, &mut scaled, &next[0], dtype);
+    combine_plain(Monoid::Sum, &mut scaled, &next[1], dtype);
+    *shift = scaled;
+    combine_plain(Monoid::Prod, scale, &next[0], dtype);
 }
 
 /// Merges sorted entries, k at a time.
@@ -245,7 +257,8 @@ fn combine_softmax(state: &mut [Column], next: &[Column]) {
 }
 
 /// Turns the fields of a complete fold into the result. A monoid of one field is converted; `Moments` gives
-/// a last axis of mean and biased variance, `SoftMax` one of maximum and sum, `Attend` gives `acc / sum`, 0 where the sum is.
+/// a last axis of mean and biased variance, `SoftMax` one of maximum and sum, `Attend` gives `acc / sum`, 0 where the sum is,
+/// `Affine` its shift.
 #[allow(clippy::needless_pass_by_value)] // The fields are used up: nobody should read a pending value again.
 pub fn finish(monoid: Monoid, fields: Vec<Dense>, dtype: DType) -> Dense {
     let mut shape = fields.last().expect("a monoid has a field").shape.clone();
@@ -271,6 +284,10 @@ pub(super) fn finish_columns(monoid: Monoid, columns: Vec<Column>) -> Column {
             pair(mean, m2.iter().zip(&count).map(|(m2, n)| m2 / n).collect())
         }
         Monoid::SoftMax => pair(next().floats(), next().floats()),
+        Monoid::Affine => {
+            next();
+            next()
+        }
         Monoid::Attend => {
             let (_, sum, mut acc) = (next(), next().floats(), next().floats());
             if !sum.is_empty() {

@@ -108,6 +108,8 @@ fn random_graphs_come_back() {
         "scatter_along",
         "top",
         "scan",
+        "recurrence",
+        "last_state",
     ];
     for name in expected {
         assert!(drawn.get(name).is_some_and(|n| *n > 30), "{name} is drawn too seldom: {drawn:?}");

@@ -4,7 +4,9 @@ use crate::dtype::DType;
 use crate::einsum::{Access, Affine, Einsum, Label};
 use crate::expr::{Binary, Expr, Literal, RowId, Unary};
 use crate::graph::{Graph, GraphError, TensorId, TensorType};
-use crate::kernel::{Attention, Gather, GatherAlong, Kernel, Scan, ScanFunction, Scatter, ScatterAlong, TopK};
+use crate::kernel::{
+    Attention, Gather, GatherAlong, Kernel, LastState, Recurrence, Scan, ScanFunction, Scatter, ScatterAlong, TopK,
+};
 use crate::monoid::{Monoid, Top};
 use crate::op::InputKind;
 use crate::random::Random;
@@ -99,7 +101,7 @@ fn random_kernel(random: &mut Random) -> Kernel {
     let float = random.of(&[DType::F32, DType::BF16, DType::F64]);
     let monoid = random.of(&[Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min]);
     let own = shape(random, 1);
-    match random.below(8) {
+    match random.below(10) {
         0 => Kernel::Gather(Gather { table: own, axis, ids: shape(random, 0), dtype }),
         1 => Kernel::GatherAlong(GatherAlong { table: own.clone(), axis, ids: own, dtype }),
         2 => Kernel::Scatter(Scatter { source: own, axis, rows: random.below(5), monoid, dtype }),
@@ -113,6 +115,8 @@ fn random_kernel(random: &mut Random) -> Kernel {
             let function = random.of(&[Sum, Prod, Max, Min, LogSumExp, MaxIndex, MinIndex]);
             Kernel::Scan(Scan { shape: own, axis, function, dtype })
         }
+        6 => Kernel::Recurrence(Recurrence { shape: own, axis, dtype }),
+        7 => Kernel::LastState(LastState { shape: own, axis, dtype }),
         _ => {
             let size = |random: &mut Random| 1 + random.below(3);
             let (batch, kv_heads, queries, dim) = (size(random), size(random), size(random), size(random));

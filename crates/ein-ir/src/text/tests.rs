@@ -79,6 +79,7 @@ ids: input i32[3]
 ids2: input i64[2]
 offsets: input i64[3]
 same: input i64[8, 16]
+same2: input f32[8, 16]
 e2 = gather(x, ids) axis 1
 e3 = gather_along(x, same) axis 1
 sc = scatter(r, ids2) rows 9 axis 1 max
@@ -86,6 +87,8 @@ sc2 = scatter_along(x, same) rows 9
 to = top(x) k 2
 to2 = top(x) k 2 smallest indices
 run = scan(x) logsumexp axis 1
+states = recurrence(x, same2) axis 1
+last = last_state(x, same2)
 at3 = attention(q, q, q, offsets) causal window 2 softcap 50.0 packed scale 1.0
 return e
 return "the end" = att

@@ -24,6 +24,8 @@ pub(super) struct Bundle {
     /// Devices that lack it; never empty.
     pub(super) readers: DeviceSet,
     pub(super) finished: bool,
+    /// Whether partials are folded in their order, and only neighbours with each other.
+    pub(super) ordered: bool,
     /// Bytes of a partial of all parts.
     pub(super) pending: u64,
     /// Bytes of the finished value of all parts.
@@ -31,11 +33,11 @@ pub(super) struct Bundle {
 }
 
 /// What a bundle is to the search: everything but where its boxes lie.
-pub(super) type Signature = (bool, Vec<DeviceSet>, DeviceSet, u64, u64, usize);
+pub(super) type Signature = (bool, bool, Vec<DeviceSet>, DeviceSet, u64, u64, usize);
 
 impl Bundle {
     pub(super) fn signature(&self) -> Signature {
-        (self.finished, self.holders.clone(), self.readers, self.pending, self.bytes, self.parts.len())
+        (self.finished, self.ordered, self.holders.clone(), self.readers, self.pending, self.bytes, self.parts.len())
     }
 
     /// Devices that hold something of it.
@@ -137,7 +139,8 @@ impl<'a> Grouped<'a> {
         let exchange = self.exchange;
         let bundle = |((finished, holders, readers), parts): ((bool, Vec<DeviceSet>, DeviceSet), Vec<Part>)| {
             let sum = |form: bool| parts.iter().map(|p| bytes_of(exchange, &p.region, form)).sum();
-            Bundle { pending: sum(false), bytes: sum(true), parts, holders, readers, finished }
+            let ordered = exchange.have.monoid.is_ordered();
+            Bundle { pending: sum(false), bytes: sum(true), parts, holders, readers, finished, ordered }
         };
         self.groups.into_iter().map(bundle).collect()
     }

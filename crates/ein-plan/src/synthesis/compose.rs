@@ -81,7 +81,7 @@ pub(super) fn prices(seeds: &Seeds, effort: &Effort) -> Vec<Vec<f64>> {
 
 /// A finished bundle without boxes, for packing alone.
 fn one_way(from: DeviceSet, readers: DeviceSet, bytes: u64) -> Bundle {
-    Bundle { parts: Vec::new(), holders: vec![from], readers, finished: true, pending: bytes, bytes }
+    Bundle { parts: Vec::new(), holders: vec![from], readers, finished: true, ordered: false, pending: bytes, bytes }
 }
 
 /// Routes with the share that each takes of its bundle.

@@ -68,7 +68,7 @@ pub(super) fn emit(net: &Net, exchange: &Exchange, scheme: &Scheme, schedule: &S
         let at = (bundle, piece.part, &piece.region);
         if let Some(&n) = crossing.folds.first() {
             let own = if net.workers.contains(from) {
-                vec![draft.folded(at, &leg.route, n, from, state)]
+                draft.folded(at, &leg.route, n, from, state)
             } else {
                 draft.together(at, &leg.route, n, from, state)
             };
@@ -132,15 +132,24 @@ impl Draft<'_> {
         pieces
     }
 
-    /// The same, folded.
-    fn folded(&mut self, at: At, route: &Route, n: usize, device: DeviceId, state: &mut State) -> Together {
-        let pieces = self.together(at, route, n, device, state);
-        let of: Vec<PieceId> = pieces.iter().map(|p| p.1).collect();
-        let made = self.fold(pieces, at.0.holders.len());
-        if route.folds.len() > 1 && of != [made.1] {
-            state.folded.push((device, of, made.clone()));
+    /// The same, folded: as one, unless an order is to be kept and some are missing between others.
+    fn folded(&mut self, at: At, route: &Route, n: usize, device: DeviceId, state: &mut State) -> Vec<Together> {
+        let mut pieces = self.together(at, route, n, device, state);
+        let have = &self.exchange.have;
+        pieces.sort_unstable_by_key(|p| have.rank(p.0[0]));
+        let joins = |a: &Together, b: &Together| have.joins(a.0[a.0.len() - 1], b.0[0]);
+        let runs: Vec<Vec<Together>> =
+            if at.0.ordered { pieces.chunk_by(joins).map(<[_]>::to_vec).collect() } else { vec![pieces] };
+        let mut folded = Vec::with_capacity(runs.len());
+        for run in runs {
+            let of: Vec<PieceId> = run.iter().map(|p| p.1).collect();
+            let made = self.fold(run, at.0.holders.len());
+            if route.folds.len() > 1 && of != [made.1] {
+                state.folded.push((device, of, made.clone()));
+            }
+            folded.push(made);
         }
-        made
+        folded
     }
 
     /// The finished value of a piece at a device that has it or is where it is folded.
@@ -150,23 +159,25 @@ impl Draft<'_> {
         }
         let (bundle, part, region) = at;
         let id = match leg.route.folds.iter().position(|f| f.root == device) {
-            Some(n) => self.folded(at, &leg.route, n, device, state).1,
+            Some(n) => match self.folded(at, &leg.route, n, device, state)[..] {
+                [(_, id)] => id,
+                _ => unreachable!("all partials come to the root, and together they are one run"),
+            },
             None => self.part(bundle.parts[part].blocks[0], device, region),
         };
         state.have.insert(device, id);
         id
     }
 
-    /// Folds pieces of one box on one device, of which `all` partials are to come together. A single piece of
+    /// Folds pieces of one box on one device, in this order, of which `all` partials are to come together. A single piece of
     /// too few partials is left as it is, and so is one that came finished.
     fn fold(&mut self, mut pieces: Vec<Together>, all: usize) -> Together {
-        pieces.sort_unstable();
         if pieces.len() == 1 && (pieces[0].0.len() < all || self.done[pieces[0].1]) {
             return pieces.swap_remove(0);
         }
         let ids: Vec<PieceId> = pieces.iter().map(|p| p.1).collect();
         let mut partials: Vec<usize> = pieces.into_iter().flat_map(|p| p.0).collect();
-        partials.sort_unstable();
+        partials.sort_unstable_by_key(|&b| self.exchange.have.rank(b));
         let device = self.at[ids[0]];
         let done = partials.len() == all;
         (partials, self.push(Step::Fold { pieces: ids }, device, done))

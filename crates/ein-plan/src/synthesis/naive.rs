@@ -92,7 +92,8 @@ mod tests {
         let blocks = held.iter().map(|d| Held { region: whole.clone(), devices: set(d) }).collect();
         let needs = readers.iter().map(|&d| Need { device: DeviceId(d), region: whole.clone() }).collect();
         let form = Form::finished(DType::F32, 1);
-        let have = Relation { whole, monoid: Monoid::Sum, pending: form.clone(), finished: form, blocks };
+        let have =
+            Relation { whole, monoid: Monoid::Sum, pending: form.clone(), finished: form, blocks, places: Vec::new() };
         Exchange { have, needs }
     }
 

@@ -59,7 +59,8 @@ pub(super) struct Crossing {
     pub(super) folds: Vec<usize>,
     /// Whether the finished value crosses rather than partials.
     pub(super) complete: bool,
-    /// How many partials cross side by side: more than one where a device that does not compute passes them on.
+    /// How many partials cross side by side: more than one where a device that does not compute passes them on, or has
+    /// some that are not neighbours in an order which is to be kept.
     pub(super) pieces: usize,
     /// Earlier crossings of the route that must have arrived.
     pub(super) after: Vec<usize>,
@@ -83,7 +84,15 @@ impl Crossing {
 struct There {
     pieces: usize,
     partials: usize,
+    /// Which partials, where that matters: those of an ordered bundle.
+    which: Vec<usize>,
     after: Vec<usize>,
+}
+
+/// Into how many runs of neighbours some numbers fall.
+fn runs(which: &mut [usize]) -> usize {
+    which.sort_unstable();
+    1 + which.windows(2).filter(|w| w[0] + 1 != w[1]).count()
 }
 
 impl Route {
@@ -93,14 +102,17 @@ impl Route {
         let mut have: Vec<Vec<usize>> = vec![Vec::new(); net.devices];
         for (n, fold) in self.folds.iter().enumerate() {
             let mut at = vec![There::default(); net.devices];
-            for &d in &fold.from {
+            for (n, &d) in fold.from.iter().enumerate() {
                 at[d.index()].pieces += 1;
                 at[d.index()].partials += 1;
+                if bundle.ordered {
+                    at[d.index()].which.push(n);
+                }
             }
             for &hop in &fold.sends {
                 let mut sent = std::mem::take(&mut at[hop.0.index()]);
                 if net.workers.contains(hop.0) {
-                    sent.pieces = 1;
+                    sent.pieces = if bundle.ordered { runs(&mut sent.which) } else { 1 };
                 }
                 let complete = net.workers.contains(hop.0) && sent.partials == bundle.holders.len();
                 let crossing = match self.shared(&walk, n, hop, &sent.after) {
@@ -114,6 +126,7 @@ impl Route {
                 let there = &mut at[hop.1.index()];
                 there.pieces += sent.pieces;
                 there.partials += sent.partials;
+                there.which.append(&mut sent.which);
                 there.after.push(crossing);
             }
             have[fold.root.index()] = std::mem::take(&mut at[fold.root.index()].after);

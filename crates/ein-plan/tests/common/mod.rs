@@ -180,6 +180,7 @@ pub fn relation_of(shape: &[usize], monoid: Monoid, dtype: DType, blocks: Vec<He
         pending: monoid.pending(dtype, rank, false),
         finished: Form::finished(dtype, rank),
         blocks,
+        places: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
+use super::affine;
 use super::buffer::Buffer;
 use super::convert::{self, wide};
 use super::lanes::{BLOCK, Lane};
@@ -30,7 +31,7 @@ pub(crate) enum Fold {
 pub(crate) fn fields(monoid: Monoid) -> usize {
     match monoid {
         Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once => 1,
-        Monoid::SoftMax | Monoid::Top(_) => 2,
+        Monoid::SoftMax | Monoid::Top(_) | Monoid::Affine => 2,
         Monoid::Moments | Monoid::Attend => 3,
     }
 }
@@ -280,6 +281,7 @@ pub(crate) fn fold(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], result: &
         Monoid::Prod => plain(Fold::Prod, pieces, result),
         Monoid::Once => once(pieces, result),
         Monoid::Top(top) => merge(top, finish, pieces, result),
+        Monoid::Affine => affine::fold(finish, pieces, result),
         Monoid::Moments | Monoid::SoftMax | Monoid::Attend => {
             if first.form.fields[0].dtype == DType::F64 {
                 statistics::<f64>(monoid, finish, pieces, result);
@@ -292,7 +294,7 @@ pub(crate) fn fold(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], result: &
 }
 
 /// Loads stored elements, in their accumulator's type.
-fn load(from: Elements<'_>, at: usize, lane: &mut Lane, n: usize) {
+pub(super) fn load(from: Elements<'_>, at: usize, lane: &mut Lane, n: usize) {
     match (lane, from) {
         (Lane::F32(v), from) => convert::to_f32(from, at, &mut v[..n]),
         (Lane::F64(v), from) => convert::to_f64(from, at, &mut v[..n]),
@@ -313,18 +315,23 @@ fn plain(fold: Fold, pieces: &[Piece<'_>], result: &mut PieceMut<'_>) {
         load(pieces[0].elements(0), at, &mut acc, n);
         for piece in &pieces[1..] {
             load(piece.elements(0), at, &mut next, n);
-            match (&mut acc, &next) {
-                (Lane::F32(a), Lane::F32(v)) => f32::fold(fold, &mut a[..n], &v[..n]),
-                (Lane::F64(a), Lane::F64(v)) => f64::fold(fold, &mut a[..n], &v[..n]),
-                (Lane::Int(a), Lane::Int(v)) => {
-                    i64::fold(fold, &mut a[..n], &v[..n]);
-                    a[..n].iter_mut().for_each(|a| *a = ein_ir::scalar::wrap(*a, dtype));
-                }
-                _ => unreachable!("all partials are stored alike"),
-            }
+            combine(fold, &mut acc, &next, n, dtype);
         }
         store(acc.values(n), result.dtype(0), result.bytes(0), at);
         at += n;
+    }
+}
+
+/// Combines the first `n` values of two lanes.
+pub(super) fn combine(fold: Fold, acc: &mut Lane, next: &Lane, n: usize, dtype: DType) {
+    match (acc, next) {
+        (Lane::F32(a), Lane::F32(v)) => f32::fold(fold, &mut a[..n], &v[..n]),
+        (Lane::F64(a), Lane::F64(v)) => f64::fold(fold, &mut a[..n], &v[..n]),
+        (Lane::Int(a), Lane::Int(v)) => {
+            i64::fold(fold, &mut a[..n], &v[..n]);
+            a[..n].iter_mut().for_each(|a| *a = ein_ir::scalar::wrap(*a, dtype));
+        }
+        _ => unreachable!("all partials are stored alike"),
     }
 }
 
@@ -467,6 +474,7 @@ fn statistics<T: Real>(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], resul
                     | Monoid::Prod
                     | Monoid::Once
                     | Monoid::Top(_)
+                    | Monoid::Affine
                     | Monoid::SoftMax
                     | Monoid::Attend => {
                         combine_softmax(&mut state, &next, n, if count == 3 { width } else { 0 });
@@ -486,7 +494,8 @@ fn statistics<T: Real>(monoid: Monoid, finish: bool, pieces: &[Piece<'_>], resul
                 | Monoid::Min
                 | Monoid::Prod
                 | Monoid::Once
-                | Monoid::Top(_) => {
+                | Monoid::Top(_)
+                | Monoid::Affine => {
                     let skip = usize::from(monoid == Monoid::Moments);
                     let pairs: Vec<T> =
                         state[skip][..n].iter().zip(&state[skip + 1]).flat_map(|(a, b)| [*a, *b]).collect();
@@ -513,7 +522,14 @@ fn finish_block<T: Real>(monoid: Monoid, state: &mut [Vec<T>; 3], n: usize, widt
     match monoid {
         Monoid::Moments => (0..n).for_each(|k| c[k] = c[k].over(a[k])),
         Monoid::Attend => (0..n * width).for_each(|k| c[k] = attended(c[k], b[k / width])),
-        Monoid::SoftMax | Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once | Monoid::Top(_) => {}
+        Monoid::SoftMax
+        | Monoid::Sum
+        | Monoid::Max
+        | Monoid::Min
+        | Monoid::Prod
+        | Monoid::Once
+        | Monoid::Top(_)
+        | Monoid::Affine => {}
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod flash;
 mod gather;
 mod gather_along;
 mod ids;
+mod recurrence;
 mod scan;
 mod scatter;
 mod scatter_along;
@@ -60,5 +61,7 @@ pub(crate) fn kernel(
         Kernel::ScatterAlong(s) => scatter_along::scatter_along(s, call, result),
         Kernel::TopK(t) => top::top(t, call, result),
         Kernel::Scan(s) => scan::scan(s, call, result),
+        Kernel::Recurrence(r) => recurrence::states(r, call, result),
+        Kernel::LastState(s) => recurrence::last(s, call, result),
     }
 }

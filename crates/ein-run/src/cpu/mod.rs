@@ -1,5 +1,6 @@
 //! The CPU device: an arena of its own and kernels for every row.
 
+mod affine;
 pub(crate) mod arena;
 mod arriving;
 pub mod boxes;

@@ -37,7 +37,9 @@ impl State {
     /// Passes over the values.
     pub(crate) fn passes(&self) -> usize {
         match self.monoid {
-            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once | Monoid::Top(_) => 1,
+            Monoid::Sum | Monoid::Max | Monoid::Min | Monoid::Prod | Monoid::Once | Monoid::Top(_) | Monoid::Affine => {
+                1
+            }
             Monoid::Moments | Monoid::SoftMax | Monoid::Attend => 2,
         }
     }
@@ -56,7 +58,8 @@ impl State {
                 | Monoid::SoftMax
                 | Monoid::Attend
                 | Monoid::Once
-                | Monoid::Top(_),
+                | Monoid::Top(_)
+                | Monoid::Affine,
                 _,
             ) => Fold::Sum,
         }

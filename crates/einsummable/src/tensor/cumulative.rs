@@ -18,7 +18,12 @@ pub struct Along {
 }
 
 /// From this extent on an axis is scanned in parts, so that it may be cut between devices.
-const LONG: usize = 256;
+pub(super) const LONG: usize = 256;
+
+/// How long the parts of a long axis are: about as many as there are parts.
+pub(super) fn length_of_parts(extent: usize) -> usize {
+    1 << (extent.ilog2() / 2)
+}
 
 impl Tensor {
     /// `torch.cumsum`. Integers and bools are added up as `I64`, 16-bit floats in `F32`.
@@ -133,8 +138,7 @@ fn shifted(x: &Tensor, operation: &'static str, at: usize, function: ScanFunctio
 /// carries, and every part takes the carry before it. Parts may lie on different devices; what crosses is the carries.
 fn in_parts(x: &Tensor, operation: &'static str, at: usize, function: ScanFunction) -> Result<Tensor, TensorError> {
     let extent = x.shape()[at];
-    // About as many parts as each is long.
-    let length = 1 << (extent.ilog2() / 2);
+    let length = length_of_parts(extent);
     let parts = extent.div_ceil(length);
     let axis = at as i64;
     let filled = with_fill(x, operation, at, [0, parts * length - extent], identity(function))?;

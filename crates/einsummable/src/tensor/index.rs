@@ -359,7 +359,13 @@ fn identity(monoid: Monoid) -> f64 {
         Monoid::Prod => 1.0,
         Monoid::Max => f64::NEG_INFINITY,
         Monoid::Min => f64::INFINITY,
-        Monoid::Sum | Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Once | Monoid::Top(_) => 0.0,
+        Monoid::Sum
+        | Monoid::Moments
+        | Monoid::SoftMax
+        | Monoid::Attend
+        | Monoid::Once
+        | Monoid::Top(_)
+        | Monoid::Affine => 0.0,
     }
 }
 

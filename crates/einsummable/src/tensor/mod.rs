@@ -48,6 +48,7 @@ pub mod pool;
 pub mod products;
 pub mod promote;
 pub mod random;
+pub mod recurrence;
 pub mod reduce;
 mod repeat;
 pub mod shape;

@@ -50,6 +50,27 @@ template <typename T, bool LARGEST> struct ein_RunPlace {
     __device__ __forceinline__ long long get() const { return place; }
 };
 
+// The map h -> scale * h + shift of some elements side by side; nothing yet is `some` no map.
+template <typename T> struct ein_RunAffine {
+    T scale, shift;
+    bool some;
+    EIN_FN ein_RunAffine none() { return ein_RunAffine{(T)1, (T)0, false}; }
+    EIN_FN ein_RunAffine of(ein_RunAffine v, long long) { return v; }
+    __device__ __forceinline__ void join(const ein_RunAffine& o) {
+        if (!o.some) return;
+        if (some) {
+            scale = ein_mul(scale, o.scale);
+            shift = ein_add(ein_mul(o.scale, shift), o.shift);
+        } else {
+            *this = o;
+        }
+    }
+    __device__ __forceinline__ ein_RunAffine up(int by) const {
+        return ein_RunAffine{ein_up(scale, by), ein_up(shift, by), ein_up((long long)some, by) != 0};
+    }
+    __device__ __forceinline__ ein_RunAffine get() const { return *this; }
+};
+
 // Runs along one line by a whole block of THREADS threads, EACH elements side by side by each. `Line` reads and writes
 // element `at` of the line; `ends` is shared, one for each warp.
 template <typename S, int THREADS, int EACH, typename Line>

@@ -208,7 +208,7 @@ impl Scattered {
             Monoid::Prod => "ein_Prod",
             Monoid::Max => "ein_Max",
             Monoid::Min => "ein_Min",
-            Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Once | Monoid::Top(_) => {
+            Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Once | Monoid::Top(_) | Monoid::Affine => {
                 return Err(Cause::malformed(format!("`{}` folds by {}", call.row.name, self.monoid)));
             }
         };

@@ -60,7 +60,7 @@ pub(super) fn fold_of(monoid: Monoid) -> Option<Fold> {
         Monoid::Max => Some(Fold::Max),
         Monoid::Min => Some(Fold::Min),
         Monoid::Prod => Some(Fold::Prod),
-        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Once | Monoid::Top(_) => None,
+        Monoid::Moments | Monoid::SoftMax | Monoid::Attend | Monoid::Once | Monoid::Top(_) | Monoid::Affine => None,
     }
 }
 

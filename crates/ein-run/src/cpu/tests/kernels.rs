@@ -232,7 +232,7 @@ fn kernels_as_they_are_written_are_the_reference() {
     let f = ["f32", "f64", "bf16", "f16"];
     let n = ["f32", "f64", "bf16", "f16", "i64", "i32", "u8"];
     let any = ["f32", "f64", "bf16", "f16", "i64", "i32", "u8", "bool"];
-    let lines: [(&[&str], &str, &str, usize); 22] = [
+    let lines: [(&[&str], &str, &str, usize); 26] = [
         (&any, "[4, 7, 5]", "ids: input i64[2, 3]\ny = gather(x, ids) axis 1", 7),
         (&any, "[4, 7]", "ids: input i32[6]\ny = gather(x, ids) axis 1", 7),
         (&any, "[9]", "ids: input i32[6]\ny = gather(x, ids)", 9),
@@ -255,10 +255,14 @@ fn kernels_as_they_are_written_are_the_reference() {
         (&any, "[6, 5]", "y = scan(x) max_index", 0),
         (&any, "[7]", "y = scan(x) min_index", 0),
         (&f, "[3, 8]", "y = scan(x) logsumexp axis 1", 0),
+        (&n, "[3, 8, 2]", "b: input DTYPE[3, 8, 2]\ny = recurrence(x, b) axis 1", 3),
+        (&n, "[7]", "b: input DTYPE[7]\ny = recurrence(x, b)", 3),
+        (&n, "[3, 8, 2]", "b: input DTYPE[3, 8, 2]\ny = last_state(x, b) axis 1", 3),
+        (&n, "[3, 7]", "b: input DTYPE[3, 7]\ny = last_state(x, b) axis 1", 3),
     ];
     for (dtypes, shape, line, rows) in lines {
         for dtype in dtypes {
-            let text = format!("x: input {dtype}{shape}\n{line}\nreturn y\n");
+            let text = format!("x: input {dtype}{shape}\n{}\nreturn y\n", line.replace("DTYPE", dtype));
             let graph = ein_ir::text::parse(&text).unwrap_or_else(|e| panic!("{e}"));
             let y = graph.find("y").expect("it is there");
             let node = graph.node(y);
