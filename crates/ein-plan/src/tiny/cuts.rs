@@ -120,8 +120,8 @@ impl Row {
     ) -> Option<Self> {
         let spec = graph.spec(id)?;
         let space = spec.space();
-        // Of a row with a causal limit some blocks leave nothing.
-        if space.is_empty() || spec.work.band.is_some() {
+        // Of a row with a causal limit some blocks leave nothing, and sides forget in which order partials are folded.
+        if space.is_empty() || spec.work.band.is_some() || spec.monoid.is_ordered() {
             return None;
         }
         let Cuts { regions, tilings, .. } = Cuts::of(&spec, machine.len(), most)?;
