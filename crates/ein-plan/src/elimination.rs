@@ -8,7 +8,7 @@ use crate::deadline::Deadline;
 use few::few_sums;
 use least::Walked;
 use order::Orders;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -76,6 +76,21 @@ impl Model {
     pub fn clear(&mut self) {
         self.sizes.clear();
         self.factors.clear();
+    }
+
+    /// Forgets all tables but the model's own, and what eliminating others gave.
+    pub fn forget_others(&mut self) {
+        let mut known: FxHashSet<usize> = self.factors.iter().map(|f| f.table.id).collect();
+        self.kept.retain(|_, table| known.contains(&table.id));
+        // What was made of others has a higher number than they.
+        let mut made: Vec<_> = self.memo.iter().map(|(key, (table, _))| (table.id, &key.0)).collect();
+        made.sort_unstable_by_key(|m| m.0);
+        for (id, from) in made {
+            if from.iter().all(|(id, _)| known.contains(id)) {
+                known.insert(id);
+            }
+        }
+        self.memo.retain(|_, (table, _)| known.contains(&table.id));
     }
 
     /// The table of this key: the one it was before if the numbers are.
@@ -460,6 +475,29 @@ mod tests {
             }
             assert_eq!(model.sweep(&order, &vec![0; count], &to), expected, "seed {seed}");
         }
+    }
+
+    /// What eliminating tables gave that are gone is forgotten, and what stays is still right.
+    #[test]
+    fn others_are_forgotten() {
+        let mut forgotten = 0;
+        for seed in 0..100 {
+            let mut model = random(seed);
+            model.solve(usize::MAX);
+            let before = model.memo.len();
+            model.forget_others();
+            assert_eq!(model.memo.len(), before, "all of it is of the model's tables, seed {seed}");
+            let last = model.factors.pop().expect("a model has factors");
+            let other = model.table(last.table.data.iter().map(|x| 20.0 - x).collect());
+            model.factor(&last.scope, &other);
+            model.forget_others();
+            assert!(model.memo.len() < before, "seed {seed}");
+            forgotten += usize::from(!model.memo.is_empty());
+            let least = least_of_all(&model);
+            let found = model.solve(usize::MAX);
+            assert_eq!((found.cost, found.bound), (least, least), "seed {seed}");
+        }
+        assert!(forgotten > 50, "what other tables gave stays: {forgotten}");
     }
 
     #[test]

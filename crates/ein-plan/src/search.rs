@@ -316,8 +316,15 @@ impl<'a> Search<'a> {
         let (little, patience) =
             if self.multiplier > 0.0 { (LITTLE_BESIDE_LUMPS, PATIENCE_BESIDE_LUMPS) } else { (LITTLE, PATIENCE) };
         self.sources.iter_mut().for_each(|own| own.principal = None);
+        if !better {
+            self.readers.clear();
+        }
         for _ in 0..ROUNDS {
             self.build(true);
+            if !better {
+                // Nothing else is solved any more, and this with more states each time.
+                self.model.forget_others();
+            }
             let Some(relaxed) = self.model.solve_until(BUDGET, self.deadline) else {
                 found.effort.stopped = true;
                 break;

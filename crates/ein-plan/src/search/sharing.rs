@@ -7,7 +7,7 @@ use ein_ir::graph::TensorId;
 use ein_task::relation::Relation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lists of one price that are split together, at most.
+/// Homes of one kind, and lists of one price from each, that are split together, at most.
 const ALIKE: usize = 64;
 
 /// Homes that have so many states are not split any more.
@@ -117,16 +117,9 @@ impl Search<'_> {
                 }
             }
         }
-        // Other lists of that price from there are likely the same under other names.
         let mut alike = lacking.clone();
         for &(class, at, list) in &lacking {
-            let own = &self.sources[class];
-            let relation = own.states[at].relation;
-            let costs = &mut self.costs;
-            let mut price = |list: NeedsId| costs.price(&self.layouts, relation, list).scalar(objective);
-            let own_price = price(list);
-            let same = own.lists.iter().filter(|l| !own.split.contains(&(at, **l)) && price(**l) == own_price);
-            alike.extend(same.take(ALIKE).map(|&list| (class, at, list)));
+            alike.extend(self.alike(class, at, list).into_iter().map(|(at, list)| (class, at, list)));
         }
         alike.retain(|(class, ..)| self.sources[*class].states.len() < MANY);
         for &(class, at, list) in &alike {
@@ -135,6 +128,31 @@ impl Search<'_> {
             own.states.push(State { extra: Some(list), ..own.states[at].clone() });
         }
         !alike.is_empty()
+    }
+
+    /// Homes in blocks as large as those of a home, and lists that cost as much from there as a list does from it: likely the
+    /// same under other names of devices, which an assignment would turn to next. Of those that are not split yet.
+    fn alike(&mut self, class: usize, at: usize, list: NeedsId) -> Vec<(usize, NeedsId)> {
+        let objective = self.options.objective;
+        let own = &self.sources[class];
+        let sizes = |at: usize| {
+            let blocks = &self.layouts.relation_at(own.states[at].relation).blocks;
+            let mut sizes: Vec<(Vec<usize>, usize)> =
+                blocks.iter().map(|b| (b.region.shape(), b.devices.len())).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        let (own_sizes, costs) = (sizes(at), &mut self.costs);
+        let mut price = |at: usize, list| costs.price(&self.layouts, own.states[at].relation, list).scalar(objective);
+        let own_price = price(at, list);
+        let plain = (0..own.states.len()).filter(|&home| own.states[home].extra.is_none());
+        let homes: Vec<usize> = plain.filter(|&home| sizes(home) == own_sizes).take(ALIKE).collect();
+        let mut found = Vec::new();
+        for home in homes {
+            let same = own.lists.iter().filter(|l| !own.split.contains(&(home, **l)) && price(home, **l) == own_price);
+            found.extend(same.take(ALIKE).map(|&list| (home, list)));
+        }
+        found
     }
 
     /// Gives tensors states in which a list that an assignment of the relaxed model asks for is shared. Whether any

@@ -1,11 +1,12 @@
 //! The tables of the search: what every value of every variable, and every pair of neighbours, costs.
 
 use super::classes::share;
-use super::{Search, State, delivers};
+use super::{Search, SourceClass, State, delivers};
 use crate::costs::{EntryId, TIE};
 use crate::elimination::Table;
 use crate::layouts::{NeedsId, RelationId};
 use crate::options::Objective;
+use ein_ir::graph::TensorId;
 use ein_task::machine::DeviceSet;
 use ein_task::relation::Held;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +15,54 @@ use std::rc::Rc;
 /// The share of an exchange that nothing hides.
 const LEFT: f64 = 0.125;
 
+/// How what a row makes comes to a home: what that asks for, and the only relation it is a home for.
+type Door = (Option<NeedsId>, Option<RelationId>);
+
+/// So many states to a door are worth a variable of its own.
+const CROWD: usize = 2;
+
 /// Which prices a reader's table holds.
 pub(super) struct Grid {
-    /// Values of the home.
-    states: usize,
+    /// The relation of every value of the home, by its place among the distinct ones.
+    relations: Vec<usize>,
     /// Distinct lists of needs of the reader.
     lists: Vec<NeedsId>,
     /// The list of each of the reader's candidates, if it needs anything.
     columns: Vec<Option<usize>>,
-    /// The price of every list from every state.
+    /// The price of every list from every distinct relation.
     entries: Vec<EntryId>,
     /// As of which move of prices to other numbers.
     moved: u32,
+}
+
+impl State {
+    fn door(&self) -> Door {
+        (self.needs, self.only)
+    }
+}
+
+impl SourceClass {
+    /// The doors of the homes, and that of every home, where many homes have one: it is then a variable of its own, so
+    /// that what lies before it is looked at once for all of them.
+    fn doors(&self) -> Option<(Vec<Door>, Vec<usize>)> {
+        let mut known: BTreeMap<Door, usize> = BTreeMap::new();
+        let mut doors = Vec::new();
+        let of = |s: &State| {
+            *known.entry(s.door()).or_insert_with(|| {
+                doors.push(s.door());
+                doors.len() - 1
+            })
+        };
+        let of_states: Vec<usize> = self.states.iter().map(of).collect();
+        (of_states.len() >= CROWD * doors.len()).then_some((doors, of_states))
+    }
+
+    /// Through which door every home is reached: 0 through its own, and forbidden through all others.
+    fn door_table(&self) -> Vec<f64> {
+        let Some((doors, of_states)) = self.doors() else { return Vec::new() };
+        let row = |door: usize| of_states.iter().map(move |&own| if own == door { 0.0 } else { f64::INFINITY });
+        (0..doors.len()).flat_map(row).collect()
+    }
 }
 
 impl Search<'_> {
@@ -35,6 +72,7 @@ impl Search<'_> {
         self.tables.clear();
         self.row_variable.clear();
         self.home_variable.clear();
+        let mut door_variable: BTreeMap<TensorId, usize> = BTreeMap::new();
         for id in self.graph.ids() {
             if let Some((class, _)) = self.rows.get(&id) {
                 let size = self.ops[*class].seconds.len();
@@ -50,6 +88,13 @@ impl Search<'_> {
                 let own = &self.sources[class];
                 let shared = if relaxed && own.is_crowded() { own.shared_lists().len() } else { 0 };
                 let size = own.states.len() + shared;
+                if relaxed
+                    && own.is_crowded()
+                    && self.row_variable.contains_key(&id)
+                    && let Some((doors, _)) = own.doors()
+                {
+                    door_variable.insert(id, self.model.variable(doors.len()));
+                }
                 self.home_variable.insert(id, self.model.variable(size));
             }
         }
@@ -74,8 +119,13 @@ impl Search<'_> {
             let table = self.table((code.0, code.1), |s| s.home_table(class, relaxed));
             self.model.factor(&[home], &table);
             if let Some(&row) = self.row_variable.get(&id) {
-                let table = self.table((code.0, code.1 + 1), |s| s.arrival_table(class));
-                self.model.factor(&[row, home], &table);
+                let table = self.table((code.0, code.1 + 1), |s| s.arrival_table(class, relaxed));
+                let door = door_variable.get(&id).copied();
+                self.model.factor(&[row, door.unwrap_or(home)], &table);
+                if let Some(door) = door {
+                    let table = self.table((code.0, 3 << 32), |s| s.sources[class].door_table());
+                    self.model.factor(&[door, home], &table);
+                }
             }
             for (n, reader) in readers.iter().enumerate() {
                 let table = self.reader((code.0, code.1 + 2 + n), class, n, relaxed);
@@ -186,8 +236,12 @@ impl Search<'_> {
         data
     }
 
-    fn arrival_table(&mut self, class: usize) -> Vec<f64> {
+    /// What going to each home costs each of the producer's candidates; in the relaxed model, where doors have a variable,
+    /// what going through each of these does.
+    fn arrival_table(&mut self, class: usize, relaxed: bool) -> Vec<f64> {
         let own = &self.sources[class];
+        let doors = own.doors().filter(|_| relaxed).map(|(doors, _)| doors);
+        let doors: Vec<Door> = doors.unwrap_or_else(|| own.states.iter().map(State::door).collect());
         let producer = &self.ops[own.producer.expect("only made tensors arrive")];
         let hiding = self.hiding;
         let objective = self.options.objective;
@@ -195,7 +249,7 @@ impl Search<'_> {
         let (costs, layouts) = (&mut self.costs, &self.layouts);
         // Asked together, because that costs less.
         let distinct: BTreeSet<RelationId> = producer.produced.iter().copied().collect();
-        let wanted = own.states.iter().filter(|s| s.only.is_none()).filter_map(|s| s.needs);
+        let wanted = doors.iter().filter(|door| door.1.is_none()).filter_map(|door| door.0);
         let wanted: Vec<NeedsId> = wanted.collect::<BTreeSet<_>>().into_iter().collect();
         costs.entries(layouts, &distinct.into_iter().collect::<Vec<_>>(), &wanted);
         let mut rows: BTreeMap<RelationId, Vec<f64>> = BTreeMap::new();
@@ -210,12 +264,12 @@ impl Search<'_> {
                 0.0
             };
             rows.entry(left).or_insert_with(|| {
-                let price = |s: &State| match s.needs {
-                    _ if s.only.is_some_and(|only| only != left) => f64::INFINITY,
+                let price = |&(needs, only): &Door| match needs {
+                    _ if only.is_some_and(|only| only != left) => f64::INFINITY,
                     None => 0.0,
                     Some(needs) => costs.price(layouts, left, needs).scalar(objective) + beside,
                 };
-                own.states.iter().map(price).collect()
+                doors.iter().map(price).collect()
             });
         }
         let candidates = producer.produced.iter().zip(&producer.seconds);
@@ -225,7 +279,7 @@ impl Search<'_> {
     /// The numbers of the prices that a reader's table holds.
     fn grid(&mut self, class: usize, reader: usize) -> Rc<Grid> {
         let own = &self.sources[class];
-        let fresh = |g: &&Rc<Grid>| g.states == own.states.len() && g.moved == self.costs.moved();
+        let fresh = |g: &&Rc<Grid>| g.relations.len() == own.states.len() && g.moved == self.costs.moved();
         if let Some(known) = self.grids.get(&(class, reader)).filter(fresh) {
             return known.clone();
         }
@@ -234,10 +288,14 @@ impl Search<'_> {
         let lists: Vec<NeedsId> = needs.iter().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let column = |n: &Option<NeedsId>| n.map(|n| lists.binary_search(&n).expect("it is one of the lists"));
         let columns = needs.iter().map(column).collect();
-        let relations: Vec<RelationId> = own.states.iter().map(|s| s.relation).collect();
-        let entries = self.costs.entries(&self.layouts, &relations, &lists);
+        // Homes that differ in what is shared have one relation.
+        let distinct: Vec<RelationId> =
+            own.states.iter().map(|s| s.relation).collect::<BTreeSet<_>>().into_iter().collect();
+        let place = |s: &State| distinct.binary_search(&s.relation).expect("it is one of them");
+        let relations = own.states.iter().map(place).collect();
+        let entries = self.costs.entries(&self.layouts, &distinct, &lists);
         let moved = self.costs.moved();
-        let grid = Rc::new(Grid { states: own.states.len(), lists, columns, entries, moved });
+        let grid = Rc::new(Grid { relations, lists, columns, entries, moved });
         self.grids.insert((class, reader), grid.clone());
         grid
     }
@@ -266,7 +324,8 @@ impl Search<'_> {
         let mut prices = vec![0.0; width];
         // What is handed out is held beside the home.
         let beside: Vec<f64> = grid.lists.iter().map(|&list| self.beside(class, list)).collect();
-        for ((at, state), entries) in own.states.iter().enumerate().zip(grid.entries.chunks(width.max(1))) {
+        for (at, (state, &relation)) in own.states.iter().zip(&grid.relations).enumerate() {
+            let entries = &grid.entries[relation * width..(relation + 1) * width];
             for (((price, entry), list), beside) in prices.iter_mut().zip(entries).zip(&grid.lists).zip(&beside) {
                 let shared = state.extra == Some(*list);
                 let part = if relaxed { own.part(at, *list, reader) } else { 1.0 };
@@ -275,9 +334,6 @@ impl Search<'_> {
             }
             let columns = grid.columns.iter().zip(&self.ops[own.readers[reader].0].seconds);
             data.extend(columns.map(|(c, &s)| c.map_or(0.0, |c| hidden(prices[c], self.hiding * s.max(made)))));
-        }
-        if width == 0 {
-            data.resize(own.states.len() * grid.columns.len(), 0.0);
         }
         if relaxed {
             for list in own.shared_lists() {
