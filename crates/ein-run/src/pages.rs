@@ -21,8 +21,24 @@ pub(crate) fn large(memory: &mut [u64]) {
     let _ = (memory, PAGE);
 }
 
+/// Gives back to the system what was asked for and is free again: what planning and loading needed is no memory of the runs
+/// that follow. Only where the allocator has such a call.
+pub(crate) fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it frees pages that nothing allocated lies in, whichever thread asks; what it answers does not matter.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_is_in_use_stays() {
+        let kept: Vec<Vec<usize>> = (0..1000).map(|n| vec![n; 100 + n]).collect();
+        drop((0..1000).map(|n| vec![n; 100 + n]).collect::<Vec<_>>());
+        super::give_back();
+        assert!(kept.iter().enumerate().all(|(n, list)| *list == vec![n; 100 + n]));
+    }
+
     #[test]
     fn memory_is_as_it_was() {
         for words in [0, 1, 511, 1025, 1 << 20] {

@@ -7,13 +7,14 @@
 #![allow(unsafe_code)]
 
 use crate::backend::Backend;
-use crate::cpu::{CpuDevice, Scratch};
+use crate::cpu::CpuDevice;
 use crate::device::Memory;
 use crate::error::{Cause, RunError};
 use crate::executor::Order;
 use crate::failure::{Failure, panic_cause};
 use crate::lent::{Lent, Place};
 use crate::load::{allocate, load};
+use crate::pages::give_back;
 use crate::pool::{Job, Pool, Shared};
 use crate::source::{ParameterSource, bytes_of, bytes_of_mut};
 use crate::steps::{Does, Step, Steps, drawn};
@@ -41,20 +42,15 @@ pub(crate) struct VirtualDevices {
     /// Their arenas during a run.
     lent: Vec<Lent>,
     pool: Pool,
-    own: Vec<Mutex<Own>>,
+    reads: Vec<Mutex<Reads>>,
     /// For every paste that something is received for where it wants it: who holds this writes there.
     pastes: Vec<Mutex<()>>,
     steps: Steps,
     state: State,
 }
 
-/// What one thread keeps for itself.
-#[derive(Default)]
-struct Own {
-    scratch: Scratch,
-    /// Room for what a row reads; empty between rows.
-    reads: Vec<&'static [u8]>,
-}
+/// What one thread keeps for what a row reads; empty between rows.
+type Reads = Vec<&'static [u8]>;
 
 /// How far a run is.
 struct State {
@@ -83,7 +79,7 @@ struct Running<'a> {
     steps: &'a Steps,
     state: &'a State,
     lent: &'a [Lent],
-    own: &'a [Mutex<Own>],
+    reads: &'a [Mutex<Reads>],
     pastes: &'a [Mutex<()>],
     pool: &'a Shared,
     start: Instant,
@@ -102,12 +98,13 @@ impl VirtualDevices {
             devices[graph.task(row).device.index()].pack(graph, row, &steps.packing);
         }
         let pool = Pool::new(threads);
-        let own = || Mutex::new(Own { scratch: Scratch::default(), reads: Vec::with_capacity(steps.most_reads) });
-        let own = (0..pool.threads()).map(|_| own()).collect();
+        let room = || Mutex::new(Vec::with_capacity(steps.most_reads));
+        let reads = (0..pool.threads()).map(|_| room()).collect();
         let state = State::new(steps.all.len());
         let pastes = (0..steps.pastes).map(|_| Mutex::new(())).collect();
         let lent = Vec::with_capacity(devices.len() + steps.borrowed.len());
-        Ok(Self { devices, lent, pool, own, pastes, steps, state })
+        give_back();
+        Ok(Self { devices, lent, pool, reads, pastes, steps, state })
     }
 }
 
@@ -145,7 +142,7 @@ impl Backend for VirtualDevices {
             steps: &self.steps,
             state: &self.state,
             lent: &self.lent,
-            own: &self.own,
+            reads: &self.reads,
             pastes: &self.pastes,
             pool,
             start: Instant::now(),
@@ -369,15 +366,14 @@ impl Running<'_> {
                     let reason = format!("the result at byte {at} overlaps the value it reads at byte {read}");
                     return Err(Cause::Malformed { reason });
                 }
-                let mut own = self.own[worker].lock().unwrap_or_else(PoisonError::into_inner);
-                let Own { scratch, reads: room } = &mut *own;
-                let mut values = emptied(std::mem::take(room));
+                let mut room = self.reads[worker].lock().unwrap_or_else(PoisonError::into_inner);
+                let mut values = emptied(std::mem::take(&mut *room));
                 // SAFETY: see above.
                 values.extend(reads.iter().map(|&read| unsafe { self.read(read) }));
                 // SAFETY: see above.
                 let result = unsafe { self.write(step.own) };
                 let team = Team::of(self.pool, worker);
-                let result = prepared.run(self.graph, result, &values, scratch, team);
+                let result = prepared.run(self.graph, result, &values, team);
                 *room = emptied(values);
                 result
             }

@@ -1,24 +1,24 @@
-//! Products of two factors that arrive with a run, neither being packed before: both are put in order slab by slab,
-//! in memory that a thread keeps, and multiplied as [`super::packed`] does. The `gemm` crate is a little quicker, but asks
-//! for memory with every call.
+//! Products of two factors that arrive with a run, neither being packed before: the right one is put in order slab by slab,
+//! in memory that a thread keeps, and multiplied as [`super::packed`] does; the left one is read where it is, or put in order
+//! where elements of a row do not lie side by side. The `gemm` crate is about as quick, but asks for memory with every call.
 
-use super::buffer::first;
+use super::buffer::Room;
 use super::gemm::{Matrix, MatrixMut};
 use super::packed::{self, Slab, pack, pack_left};
 use super::registers::Number;
-use bytemuck::cast_slice_mut;
+use super::sums::Rows;
 use std::cell::RefCell;
 
 /// Inner extent of a slab: results are read and written again for every slab.
 const DEPTH: usize = 1024;
-/// Columns of a slab: the left factor is put in order again for every slab.
+/// Columns of a slab: the left factor is read, or put in order, again for every slab.
 const COLUMNS: usize = 1024;
-/// Elements of the left factor in order at once, which stay in the second cache.
-const LEFT: usize = 128 << 10;
+/// Bytes of the left factor that are read at once for one panel after the other: they stay in the second cache.
+const LEFT: usize = 512 << 10;
 
 thread_local! {
     /// Both factors in order, of whichever type; kept, so that later runs allocate nothing.
-    static MEMORY: RefCell<[Vec<f64>; 2]> = RefCell::default();
+    static MEMORY: RefCell<[Room; 2]> = RefCell::default();
 }
 
 /// As [`super::gemm::product`]; `false` where neither rows nor columns of the result lie side by side.
@@ -56,13 +56,17 @@ pub(crate) fn in_rows<T: Number>(
         for depth in (0..k).step_by(DEPTH).map(|d| d..k.min(d + DEPTH)) {
             let at = b.at + depth.start as i64 * b.row + columns.start as i64 * b.column;
             let inner = depth.len();
-            let right = room(&mut right, inner * columns.len());
+            let right = right.of(inner * columns.len());
             pack([inner, columns.len()], Matrix { at, ..b }, right);
-            let many = (LEFT / inner / packed::group()).max(1) * packed::group();
+            let many = (LEFT / size_of::<T>() / inner / packed::group()).max(1) * packed::group();
             for rows in (0..m).step_by(many).map(|r| r..m.min(r + many)) {
                 let at = a.at + rows.start as i64 * a.row + depth.start as i64 * a.column;
-                let left = room(&mut left, rows.len() * inner);
-                pack_left([rows.len(), inner], Matrix { at, ..a }, left);
+                let from = Matrix { at, ..a };
+                let left = from.rows().unwrap_or_else(|| {
+                    let left = left.of(rows.len() * inner);
+                    pack_left([rows.len(), inner], from, left);
+                    Rows::Grouped(left)
+                });
                 let tile = &mut out[rows.start * apart + columns.start..];
                 let extents = [rows.len(), columns.len(), inner];
                 Slab { extents, left, right, tile, apart, add: add || depth.start > 0 }.multiply();
@@ -70,11 +74,6 @@ pub(crate) fn in_rows<T: Number>(
         }
     }
     MEMORY.set([left, right]);
-}
-
-/// The first elements of memory that grows to as many.
-fn room<T: Number>(memory: &mut Vec<f64>, count: usize) -> &mut [T] {
-    &mut cast_slice_mut(first(memory, (count * size_of::<T>()).div_ceil(size_of::<f64>()), 0.0))[..count]
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! beside their values is not allocated again with every run.
 
 use super::lanes::{Lane, Segment};
+use bytemuck::{Pod, cast_slice_mut};
 use ein_ir::dtype::DType;
 use ein_ir::expr::Row;
 use ein_ir::region::{Interval, Region};
@@ -15,6 +16,27 @@ pub(super) fn first<T: Copy>(list: &mut Vec<T>, count: usize, empty: T) -> &mut 
         list.resize(count, empty);
     }
     &mut list[..count]
+}
+
+/// Memory of a thread that one use has after another, each for its own type; it grows to the largest and is kept, so that
+/// later runs allocate nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Room(Vec<u64>);
+
+impl Room {
+    /// So many elements; what they are is left over.
+    pub(crate) fn of<T: Pod>(&mut self, count: usize) -> &mut [T] {
+        /// Addresses are asked for in steps: what nobody writes to is no memory yet, and what is left behind by one that
+        /// was too small would be.
+        const STEP: usize = 1 << 20;
+        let bytes = count * size_of::<T>();
+        if size_of_val(self.0.as_slice()) < bytes {
+            // What was there is not held beside what comes.
+            self.0 = Vec::new();
+            self.0 = vec![0; bytes.next_multiple_of(STEP) / size_of::<u64>()];
+        }
+        &mut cast_slice_mut(&mut self.0)[..count]
+    }
 }
 
 /// What lists are kept of.
@@ -146,6 +168,18 @@ mod tests {
         let place = first.0.0.as_ptr();
         drop(first);
         assert_eq!(NearRegion::of([index(1)]).0.0.as_ptr(), place);
+    }
+
+    #[test]
+    fn room_is_for_any_type_and_grows() {
+        let mut room = Room::default();
+        room.of::<f32>(5).fill(1.0);
+        assert_eq!(room.of::<u8>(3).len(), 3);
+        let place = room.of::<f32>(5).as_ptr();
+        assert_eq!(room.of::<i64>(3).as_ptr().cast(), place);
+        room.of::<i64>(100).fill(7);
+        assert_eq!(room.of::<i64>(100), [7; 100]);
+        assert!(room.of::<f64>(0).is_empty());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Contractions as matrix products: which labels are rows, columns and the inner extent, and which are
 //! looped over.
 
-use super::buffer::NearRegion;
+use super::buffer::{NearRegion, Room};
 use super::gathered::{Gathered, gathered};
 use super::gemm::Matrix;
 use super::grid::Grid;
+use super::left_rows::LeftRows;
 use super::lines::{Lines, Name};
 use super::packed;
 use super::piece::{Elements, Piece, PieceMut};
@@ -162,17 +163,17 @@ pub(crate) fn contract(
     let Loops { wide, operands: [a, b], into, .. } = loops;
     left.dtype()?;
     right.dtype()?;
-    let [_, tile] = &mut scratch.near;
-    let lines = &mut scratch.lines;
+    let Scratch { near, lines, .. } = scratch;
+    let tile = &mut near[1];
     if wide == DType::F32 && in_tiles(&way, [left, right], [a.base, b.base], (into, result), (tile, &mut *lines)) {
         return Ok(true);
     }
     let (a, b) = ((left.elements(0), &a), (right.elements(0), &b));
     let extents = shape(&labels.0);
     if wide == DType::F64 {
-        multiply::<f64>(&way, &extents, a, b, (into, result), &mut scratch.f64, lines);
+        multiply::<f64>(&way, &extents, a, b, (into, result), &mut scratch.f64, (near, lines));
     } else {
-        multiply::<f32>(&way, &extents, a, b, (into, result), &mut scratch.f32, lines);
+        multiply::<f32>(&way, &extents, a, b, (into, result), &mut scratch.f32, (near, lines));
     }
     Ok(true)
 }
@@ -183,7 +184,7 @@ fn in_tiles(
     [left, right]: [&Piece<'_>; 2],
     [a_base, b_base]: [i64; 2],
     (into, result): (i64, &mut PieceMut<'_>),
-    (tile, lines): (&mut Vec<f32>, &mut Lines),
+    (tile, lines): (&mut Room, &mut Lines),
 ) -> bool {
     let (Elements::BF16(a), Elements::BF16(b)) = (left.elements(0), right.elements(0)) else { return false };
     let (a, b) = ((cast_slice::<_, u16>(a), a_base), (cast_slice::<_, u16>(b), b_base));
@@ -227,7 +228,7 @@ fn grid_in_tiles(
     left: (&[u16], i64),
     right: Right<'_>,
     (at, result): (i64, &mut PieceMut<'_>),
-    (tile, lines): (&mut Vec<f32>, &mut Lines),
+    (tile, lines): (&mut Room, &mut Lines),
 ) {
     let [m, n, k] = grid.extents();
     // A right factor that is no weight has loops of its own around it.
@@ -265,7 +266,7 @@ pub(crate) fn each_tile(
     e: &Einsum,
     labels: &Region,
     operands: &[Option<Piece<'_>>],
-    (near, lines): (&mut [Vec<f32>; 2], &mut Lines),
+    (near, lines): (&mut [Room; 2], &mut Lines),
     each: &mut dyn Use,
 ) -> Result<bool, Cause> {
     let [Some(left), Some(right)] = operands else { return Ok(false) };
@@ -285,11 +286,11 @@ pub(crate) fn each_tile(
     let [buffer, tile] = near;
     match (factor.elements(0), packed.elements(0)) {
         (Elements::F32(a), Elements::F32(b)) if e.dtype == DType::F32 => {
-            let many = packed::block_rows([m, n, k], Name::shared());
+            let many = packed::block_rows([m, n, k], Name::shared(), grid.packs());
             for first in (0..m).step_by(many) {
                 let here = many.min(m - first);
                 let name = Name::of(first);
-                let left = grid.rows_of((a, at), first..first + here, name, lines);
+                let left = LeftRows::of(&grid, (a, at), first..first + here, lines);
                 let rounded = false;
                 let mut sink = Used { first, width: n, lead, split, tile, rounded, each: &mut *each, fault: Ok(()) };
                 packed::product([here, n, k], left, &b[from..], name, &mut sink, buffer);

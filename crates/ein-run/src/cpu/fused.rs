@@ -23,8 +23,8 @@ use ein_ir::region::{Interval, Region};
 use ein_task::task::{OpRow, Source, Stage, TaskGraph};
 use std::ops::Range;
 
-/// Bytes of the part that is made at once: it stays in the second cache.
-const NEAR: usize = 1 << 18;
+/// Bytes of the part that is made at once, at least one row: it stays in the second cache, beside the factors of a product.
+const NEAR: usize = 1 << 17;
 
 /// All stages but the first as one map; or all, where the first is a map too.
 pub(crate) struct Tail {
@@ -184,16 +184,15 @@ impl Fused<'_> {
         let stacked = spec.stacked.map(|n| Interval::new(0, n));
         let region = NearRegion::of(labels.0[..spec.rank].iter().copied().chain(stacked));
         let size = region.volume() * form.fields[0].dtype.bytes();
-        let mut memory = std::mem::take(&mut scratch.between);
-        memory.resize(memory.len().max(size.div_ceil(8)), 0);
-        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut memory);
-        let bytes = &mut bytes[..size];
+        let product = matches!(&self.head.op, Op::Einsum(e) if contract::is_product(e));
+        let mut memory = std::mem::take(scratch.between(product));
+        let bytes: &mut [u8] = memory.of(size);
         let mut piece = PieceMut::new(&region, form, &mut *bytes);
         let done = kernel(self.head, None, &labels, true, operands, &mut piece, scratch).and_then(|()| {
             let between = Piece::new(&region, form, bytes);
             self.map(&restricted(last), Some(between), reads, result)
         });
-        scratch.between = memory;
+        *scratch.between(product) = memory;
         done
     }
 

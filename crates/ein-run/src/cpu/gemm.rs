@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::registers::Number;
+use super::sums::Rows;
 use super::{arriving, thin, tiled};
 use gemm::Parallelism;
 
@@ -23,7 +24,14 @@ pub(crate) struct MatrixMut<'a, T> {
     pub(crate) column: i64,
 }
 
-impl<T> Matrix<'_, T> {
+impl<'a, T> Matrix<'a, T> {
+    /// Its rows where they are, if elements of a row lie side by side and rows one after the other.
+    pub(crate) fn rows(&self) -> Option<Rows<'a, T>> {
+        let forward = self.column == 1 && self.row >= 0 && self.at >= 0;
+        (forward && self.at as usize <= self.data.len())
+            .then(|| Rows::Apart(&self.data[self.at as usize..], self.row as usize))
+    }
+
     /// Columns in the place of rows.
     pub(crate) fn turned(self) -> Self {
         Self { row: self.column, column: self.row, ..self }

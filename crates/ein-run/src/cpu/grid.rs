@@ -5,7 +5,7 @@ use super::contract::{Dim, merge};
 use super::gemm::Matrix;
 use super::lines::{Lines, Name};
 use super::strided::{Few, Odometer};
-use bytemuck::{Pod, cast_slice_mut};
+use bytemuck::Pod;
 use std::ops::Range;
 
 /// One product. Lists of loops are outermost first.
@@ -124,6 +124,18 @@ impl Grid {
         &self.out
     }
 
+    /// Whether rows of the left factor are packed before they are multiplied: elements of one do not lie side by side, or rows in
+    /// no one step.
+    pub(super) fn packs(&self) -> bool {
+        let [starts, inner] = self.left();
+        !matches!((starts.as_slice(), inner.as_slice()), ([(_, 0..)], [(_, 1)]))
+    }
+
+    /// Where rows and inner indices of the left factor are: extents and steps, from which [`place`] says it.
+    pub(super) fn left(&self) -> [Few<(usize, i64)>; 2] {
+        [walk(&self.rows, |d| d.left), walk(&self.inner, |d| d.left)]
+    }
+
     /// Rows of the left factor, whose first element is at `base`: where they are, or copied side by side where neither they
     /// nor their inner loops walk on as one, unless those of that name lie there.
     pub(super) fn rows_of<'a, T: Pod>(
@@ -133,7 +145,7 @@ impl Grid {
         name: Option<Name>,
         lines: &'a mut Lines,
     ) -> Matrix<'a, T> {
-        let (starts, inner) = (walk(&self.rows, |d| d.left), walk(&self.inner, |d| d.left));
+        let [starts, inner] = self.left();
         if let ([row], [column]) = (starts.as_slice(), inner.as_slice()) {
             return Matrix { data, at: base + rows.start as i64 * row.1, row: row.1, column: column.1 };
         }
@@ -141,9 +153,7 @@ impl Grid {
         let count = rows.len() * depth;
         let there = name.is_some() && lines.name == name;
         lines.name = name;
-        let out = &mut lines.data;
-        out.resize(out.len().max((count * size_of::<T>()).div_ceil(size_of::<f32>())), 0.0);
-        let out: &mut [T] = &mut cast_slice_mut(out)[..count];
+        let out: &mut [T] = lines.data.of(count);
         if there {
             return Matrix { data: out, at: 0, row: depth as i64, column: 1 };
         }

@@ -3,6 +3,7 @@
 //! Parts that are columns of a result multiply the same left factor. It is put in order once by every thread that does some
 //! of them, not once for every part.
 
+use super::buffer::Room;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,7 +59,7 @@ impl Name {
 /// Rows that were copied side by side, and which they are.
 #[derive(Default)]
 pub(crate) struct Lines {
-    pub(crate) data: Vec<f32>,
+    pub(crate) data: Room,
     pub(crate) name: Option<Name>,
 }
 

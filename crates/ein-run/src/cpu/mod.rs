@@ -19,6 +19,7 @@ mod grid;
 mod hoist;
 mod kernels;
 mod lanes;
+mod left_rows;
 mod lines;
 mod math;
 mod packed;
@@ -33,6 +34,7 @@ mod sinks;
 mod split;
 mod state;
 mod strided;
+mod sums;
 #[cfg(test)]
 mod tests;
 mod thin;
@@ -45,6 +47,7 @@ use crate::device::{Device, Memory};
 use crate::error::Cause;
 use crate::team::Team;
 use arena::Arena;
+use buffer::Room;
 use constants::{Constants, Tables};
 use ein_ir::op::Op;
 use ein_ir::region::Region;
@@ -58,6 +61,7 @@ use packing::Packing;
 use parts::Parts;
 use paste::Paste;
 use piece::{Piece, PieceMut};
+use std::cell::RefCell;
 use std::ops::Range;
 use strided::Few;
 use view::View;
@@ -71,21 +75,38 @@ pub struct CpuDevice {
     arena: Arena,
     packing: Packing,
     tables: Tables,
-    scratch: Scratch,
 }
 
-/// Memory that kernels need besides their values: one for each thread, kept, so that later runs allocate nothing.
+/// Memory that kernels need besides their values: one for each thread, whatever it does, kept, so that later runs allocate
+/// nothing.
 #[derive(Default)]
 pub(crate) struct Scratch {
     f32: Vec<Vec<f32>>,
     f64: Vec<Vec<f64>>,
     flash: kernels::flash::Flash,
-    /// A packed factor and a tile of a product whose result is used at once.
-    near: [Vec<f32>; 2],
+    /// A packed factor and a tile of a product; or, in the first, what another operation leaves for a map.
+    near: [Room; 2],
     /// Rows of a product's left factor.
     lines: Lines,
-    /// What the first operation of a fused row leaves.
-    between: Vec<u64>,
+    /// What a product leaves for a map.
+    between: Room,
+    /// A part of a block that is made apart.
+    apart: Room,
+}
+
+impl Scratch {
+    /// What this thread has. Nothing that is done with it may ask for it again.
+    fn with<R>(body: impl FnOnce(&mut Self) -> R) -> R {
+        thread_local! {
+            static SCRATCH: RefCell<Scratch> = RefCell::default();
+        }
+        SCRATCH.with_borrow_mut(body)
+    }
+
+    /// Where the first operation of a fused row leaves its values: what is no product has no use for the memory of one.
+    fn between(&mut self, product: bool) -> &mut Room {
+        if product { &mut self.between } else { &mut self.near[0] }
+    }
 }
 
 impl CpuDevice {
@@ -143,7 +164,7 @@ impl Device for CpuDevice {
         let size = |value: &Value| value.bytes().0 as usize;
         let slots: Vec<(Slot, usize)> = lent(graph, task).map(|t| (t.slot, size(&t.value))).collect();
         let (own, others) = self.arena.lend((task.slot, size(&task.value)), &slots)?;
-        prepared.run(graph, own, &others, &mut self.scratch, Team::alone())
+        prepared.run(graph, own, &others, Team::alone())
     }
 }
 
@@ -210,14 +231,7 @@ impl Prepared {
     }
 
     /// Executes the row: from the values that are [`lent`] to it, to its own, with whoever is free to help.
-    pub(crate) fn run(
-        &self,
-        graph: &TaskGraph,
-        own: &mut [u8],
-        reads: &[&[u8]],
-        scratch: &mut Scratch,
-        team: Team<'_>,
-    ) -> Result<(), Cause> {
+    pub(crate) fn run(&self, graph: &TaskGraph, own: &mut [u8], reads: &[&[u8]], team: Team<'_>) -> Result<(), Cause> {
         let task = graph.task(self.task);
         if let Copies::Paste(paste) = &self.copies {
             paste.run(reads, own);
@@ -237,11 +251,12 @@ impl Prepared {
         let mut result = PieceMut::new(&task.value.region, &task.value.form, own);
         match &task.verb {
             Verb::Kernel { labels, .. } => {
-                self.block(graph, std::slice::from_ref(labels), &pieces, &mut result, scratch)
+                let labels = std::slice::from_ref(labels);
+                Scratch::with(|scratch| self.block(graph, labels, &pieces, &mut result, scratch))
             }
             Verb::Fused { .. } => {
                 let labels = self.tail.as_ref().map_or(&[][..], |tail| &tail.labels);
-                self.block(graph, labels, &pieces, &mut result, scratch)
+                Scratch::with(|scratch| self.block(graph, labels, &pieces, &mut result, scratch))
             }
             Verb::View { .. } => match &self.copies {
                 Copies::View(view) => view.run(&pieces, &mut result),

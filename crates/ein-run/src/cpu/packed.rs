@@ -2,16 +2,19 @@
 //!
 //! The `gemm` crate packs both factors in every call, which at 120 rows is a third of the time. Here the right factor
 //! lies in panels of as many columns as two vector registers hold, each row of a panel side by side, so that the inner
-//! loop reads it in one line from memory; the left factor is packed for every block of rows. Results are made in tiles
+//! loop reads it in one line from memory; the left factor is read where it is, or packed for every block of rows where
+//! elements of a row do not lie side by side. Results are made in tiles
 //! that stay in the second cache until whoever asked for them has used them. Weights are `f32`; the loops are those of
 //! [`super::arriving`], too, and do `f64` as well.
 // The loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
-use super::buffer::first;
-use super::gemm::{Matrix, prefetch};
+use super::buffer::Room;
+use super::gemm::Matrix;
+use super::left_rows::LeftRows;
 use super::lines::Name;
 use super::registers::Number;
+use super::sums::{Job, Rows, line};
 use super::tiled::{self, Rest};
 use super::tiles;
 use pulp::{Simd, WithSimd};
@@ -22,18 +25,15 @@ use std::ops::Range;
 const DEPTH: usize = 512;
 /// Columns of a tile, at most.
 const COLUMNS: usize = 256;
-/// Elements of the left factor packed at once.
+/// Elements of a block's rows of the left factor; fewer where they are packed and the right factor stays in the third cache,
+/// from where it is quick to be read again for every block of rows: so threads keep less memory.
 const LEFT: usize = 1 << 18;
-/// Rows of a block, at least and at most.
+const PACKED_OF_NEAR: usize = 1 << 15;
+/// Elements of a right factor that stays there.
+const NEAR: usize = 1 << 20;
+/// Rows of a block, at least and at most: whole [`group`]s.
 const ROWS: Range<usize> = 48..240;
-
-/// Elements of a cache line.
-const fn line<T>() -> usize {
-    64 / size_of::<T>()
-}
-
-/// Rows of a panel between which lines of the next are fetched.
-const STEPS: usize = 16;
+const ROWS_OF_NEAR: Range<usize> = 36..120;
 
 /// Evaluates an expression for as many rows at once as there are registers for.
 macro_rules! rows_at_once {
@@ -137,7 +137,7 @@ impl Multiply<'_> {
             let (here, all) = (R.min(rows.end - row), R.min(left.rows - row));
             let data = &left.data[row * left.depth..][depth.start * all..depth.end * all];
             let out = &mut out[(row - rows.start) * width..];
-            let job = Job { left: data, panel, fetch: &[], out, apart: width, add };
+            let job = Job { left: Rows::Grouped(data), panel, fetch: &[], out, apart: width, add };
             if all == R && here == R {
                 job.full::<S, R>(simd);
             } else {
@@ -161,56 +161,55 @@ pub(crate) fn group() -> usize {
 }
 
 /// How many rows of a product are done at once: a block's rows of the left factor stay in the second cache. It follows
-/// from the shape alone; an even number of blocks, so that two threads share them. In tile registers there are as many as
+/// from the shape alone; whole groups of rows, and blocks of about one size. In tile registers there are as many as
 /// there is room for in parts, because a right factor is split for every block of rows; more where several parts of a
-/// product share them.
-pub(crate) fn block_rows(extents: [usize; 3], shared: bool) -> usize {
-    let [m, _, k] = extents;
+/// product share them. Elsewhere it matters whether the left factor is packed.
+pub(crate) fn block_rows(extents: [usize; 3], shared: bool, packs: bool) -> usize {
+    let [m, n, k] = extents;
     if tiles::available() && tiled::worth_packed(extents) {
         return tiled::rows(m, k, shared);
     }
-    let most = (LEFT / k.max(1)).clamp(ROWS.start, ROWS.end);
-    if m <= ROWS.start { m.max(1) } else { m.div_ceil(2 * m.div_ceil(2 * most)) }
+    let near = n * k <= NEAR;
+    let (left, rows) = (if near && packs { PACKED_OF_NEAR } else { LEFT }, if near { ROWS_OF_NEAR } else { ROWS });
+    let most = (left / k.max(1)).clamp(rows.start, rows.end) / group() * group();
+    if m <= most { m.max(1) } else { m.div_ceil(m.div_ceil(most)).next_multiple_of(group()) }
 }
 
 /// `m` rows of a product with a packed right factor of `k` by `n`, tile by tile, in tile registers where that is
 /// worth it. What was made of a left factor of the same name is used again. Panics where a matrix leaves its slice.
 pub(crate) fn product(
     extents: [usize; 3],
-    left: Matrix<'_, f32>,
+    left: LeftRows<'_>,
     right: &[f32],
     name: Option<Name>,
     sink: &mut dyn Sink,
-    buffer: &mut Vec<f32>,
+    buffer: &mut Room,
 ) {
     let [m, n, k] = extents;
     if m == 0 || n == 0 {
         return;
     }
     let right = &right[..k * n];
+    // Tiles take rows that lie side by side.
+    let tiled = tiles::available() && tiled::worth_packed(extents);
+    let left = if tiled { LeftRows::Matrix(left.side_by_side(name)) } else { left };
     let mut ready = false;
     let mut strip = |columns: Range<usize>, depth: Range<usize>, tile: &mut [f32], apart: usize| {
-        let packed = first(buffer, m * k, 0.0);
-        if !ready {
-            pack_left([m, k], left, packed);
-            ready = true;
-        }
-        pulp::Arch::new().dispatch(Strip {
-            extents,
-            left: packed,
-            right,
-            columns,
-            add: depth.start > 0,
-            depth,
-            tile,
-            apart,
+        let left = left.in_place().filter(|_| k > 0).unwrap_or_else(|| {
+            let packed = buffer.of(m * k);
+            if !ready {
+                left.pack([m, k], packed);
+                ready = true;
+            }
+            Rows::Grouped(packed)
         });
+        pulp::Arch::new().dispatch(Strip { extents, left, right, columns, add: depth.start > 0, depth, tile, apart });
     };
-    let tiled = tiled::panels(extents, left, right, name, sink, &mut |Rest { columns, depth }, tile, apart| {
-        strip(columns, depth, tile, apart);
-    });
-    if tiled {
-        return;
+    if let (true, LeftRows::Matrix(left)) = (tiled, &left) {
+        let mut rest = |Rest { columns, depth }, tile: &mut [f32], apart| strip(columns, depth, tile, apart);
+        if tiled::panels(extents, *left, right, name, sink, &mut rest) {
+            return;
+        }
     }
     for columns in (0..n).step_by(COLUMNS).map(|c| c..n.min(c + COLUMNS)) {
         let (tile, apart) = sink.tile(0..m, columns.clone());
@@ -225,8 +224,7 @@ pub(crate) fn product(
 /// element is the sum over the inner extent in one order, whatever rows are done together.
 struct Strip<'a, T> {
     extents: [usize; 3],
-    /// Packed.
-    left: &'a [T],
+    left: Rows<'a, T>,
     right: &'a [T],
     columns: Range<usize>,
     depth: Range<usize>,
@@ -268,7 +266,7 @@ impl<T: Number> Strip<'_, T> {
             let part = next.len().div_ceil(m.div_ceil(R)).next_multiple_of(line::<T>());
             for row in (0..m).step_by(R) {
                 let rows = R.min(m - row);
-                let left = &left[row * k + from * rows..][..depth * rows];
+                let left = left.some(row, rows, [k, from, depth]);
                 let out = &mut tile[row * apart + start - columns.start..];
                 let (fetch, rest) = next.split_at(part.min(next.len()));
                 next = rest;
@@ -286,7 +284,7 @@ impl<T: Number> Strip<'_, T> {
 /// A product of a packed left and a packed right factor, all columns of all rows, from one slab of inner indices.
 pub(crate) struct Slab<'a, T> {
     pub(crate) extents: [usize; 3],
-    pub(crate) left: &'a [T],
+    pub(crate) left: Rows<'a, T>,
     pub(crate) right: &'a [T],
     pub(crate) tile: &'a mut [T],
     /// How far rows of the tile are apart.
@@ -328,7 +326,8 @@ fn in_groups<T: Number>(group: usize, [m, k]: [usize; 2], from: Matrix<'_, T>, o
                 _ => side_by_side::<T, 4>([rows, k], from, out),
             }
         } else {
-            apart([rows, k], from, out);
+            let at = |row: usize| from.at + row as i64 * from.row;
+            columns([rows, k], (from.data, from.column), at, out);
         }
     }
 }
@@ -349,108 +348,25 @@ fn side_by_side<T: Number, const N: usize>([rows, k]: [usize; 2], from: Matrix<'
     }
 }
 
-/// One group of rows that lie anyhow.
-fn apart<T: Number>([rows, k]: [usize; 2], from: Matrix<'_, T>, out: &mut [T]) {
+/// Columns of a group of rows, the first elements of which are `at` places of the data and the others at one step: column by
+/// column.
+pub(crate) fn columns<T: Number>(
+    [rows, k]: [usize; 2],
+    (data, step): (&[T], i64),
+    at: impl Fn(usize) -> i64,
+    out: &mut [T],
+) {
     /// Columns at once, so that what is written stays in the nearest cache.
     const NEAR: usize = 128;
     for (near, out) in (0..k).step_by(NEAR).zip(out.chunks_mut(NEAR * rows)) {
         let columns = NEAR.min(k - near);
         for row in 0..rows {
-            let at = from.at + row as i64 * from.row + near as i64 * from.column;
+            let at = at(row) + near as i64 * step;
             let to = out[row..].iter_mut().step_by(rows);
-            if from.column == 1 {
-                to.zip(&from.data[at as usize..][..columns]).for_each(|(to, &x)| *to = x);
+            if step == 1 {
+                to.zip(&data[at as usize..][..columns]).for_each(|(to, &x)| *to = x);
             } else {
-                to.zip(0..columns as i64).for_each(|(to, n)| *to = from.data[(at + n * from.column) as usize]);
-            }
-        }
-    }
-}
-
-/// Some rows of a panel's columns.
-struct Job<'a, T> {
-    left: &'a [T],
-    panel: &'a [T],
-    /// What will be read soon.
-    fetch: &'a [T],
-    out: &'a mut [T],
-    apart: usize,
-    /// To what is there, rather than instead of it.
-    add: bool,
-}
-
-impl<T: Number> Job<'_, T> {
-    /// `R` rows and a whole panel: all sums stay in registers.
-    #[inline(always)]
-    fn full<S: Simd, const R: usize>(self, simd: S) {
-        let mut sums = [[T::default().splat(simd); 2]; R];
-        let lanes = T::lanes::<S>();
-        let out = &mut self.out[..(R - 1) * self.apart + 2 * lanes];
-        // The result is there once the sums are.
-        for row in 0..R {
-            prefetch(&out[row * self.apart..]);
-            prefetch(&out[row * self.apart + lanes..]);
-        }
-        let (left, _) = self.left.as_chunks::<R>();
-        let (panel, _) = T::whole::<S>(self.panel).as_chunks::<2>();
-        let lines = self.fetch.len().div_ceil(line::<T>()).div_ceil(left.len().div_ceil(STEPS).max(1)) * line::<T>();
-        let mut fetch = self.fetch.chunks(lines.max(1));
-        for (left, panel) in left.chunks(STEPS).zip(panel.chunks(STEPS)) {
-            fetch.next().unwrap_or_default().chunks(line::<T>()).for_each(prefetch);
-            for (left, panel) in left.iter().zip(panel) {
-                for (sums, &x) in sums.iter_mut().zip(left) {
-                    let x = x.splat(simd);
-                    sums[0] = T::mul_add(simd, x, panel[0], sums[0]);
-                    sums[1] = T::mul_add(simd, x, panel[1], sums[1]);
-                }
-            }
-        }
-        for row in 0..R {
-            let (out, _) = T::whole_mut::<S>(&mut out[row * self.apart..][..2 * lanes]).as_chunks_mut::<2>();
-            let [out] = out else { unreachable!("two registers") };
-            if self.add {
-                out[0] = T::add(simd, out[0], sums[row][0]);
-                out[1] = T::add(simd, out[1], sums[row][1]);
-            } else {
-                *out = sums[row];
-            }
-        }
-    }
-
-    /// Fewer rows or columns.
-    #[inline(always)]
-    fn part<S: Simd, const R: usize>(self, simd: S, rows: usize, columns: usize) {
-        macro_rules! of {
-            ($($n:literal)*) => {
-                match rows {
-                    $($n if R >= $n && columns == 2 * T::lanes::<S>() => self.full::<S, $n>(simd),)*
-                    $($n if R >= $n => self.narrow::<S, $n>(simd, columns),)*
-                    _ => unreachable!("at most as many rows as are done at once"),
-                }
-            };
-        }
-        of!(1 2 3 4 5 6 7 8 9 10 11 12);
-    }
-
-    /// `R` rows and the columns of a narrow panel.
-    #[inline(always)]
-    fn narrow<S: Simd, const R: usize>(self, simd: S, columns: usize) {
-        let mut sums = [[T::default().splat(simd); 2]; R];
-        let (left, _) = self.left.as_chunks::<R>();
-        let cut = columns.min(T::lanes::<S>());
-        for (left, panel) in left.iter().zip(self.panel.chunks_exact(columns)) {
-            let panel = [T::read(simd, &panel[..cut]), T::read(simd, &panel[cut..])];
-            for (sums, &x) in sums.iter_mut().zip(left) {
-                let x = x.splat(simd);
-                sums[0] = T::mul_add(simd, x, panel[0], sums[0]);
-                sums[1] = T::mul_add(simd, x, panel[1], sums[1]);
-            }
-        }
-        for (row, sums) in sums.iter().enumerate() {
-            let (low, high) = self.out[row * self.apart..][..columns].split_at_mut(cut);
-            for (out, &sum) in [low, high].into_iter().zip(sums) {
-                let sum = if self.add { T::add(simd, T::read(simd, out), sum) } else { sum };
-                T::write(simd, out, sum);
+                to.zip(0..columns as i64).for_each(|(to, n)| *to = data[(at + n * step) as usize]);
             }
         }
     }
@@ -499,7 +415,7 @@ pub(crate) mod tests {
                     // Results lie apart.
                     let mut out = vec![9.0; m * (n + 3)];
                     let mut sink = Whole::new(&mut out, n + 3);
-                    product([m, n, k], left, &packed, None, &mut sink, &mut Vec::new());
+                    product([m, n, k], LeftRows::Matrix(left), &packed, None, &mut sink, &mut Room::default());
                     assert_eq!(sink.2, m * n, "every element is in one tile");
                     for r in 0..m {
                         for c in 0..n {
@@ -524,7 +440,14 @@ pub(crate) mod tests {
         let rows = |first: usize, count: usize| {
             let mut out = vec![0.0; count * n];
             let left = Matrix { data: &a, at: (first * k) as i64, row: k as i64, column: 1 };
-            product([count, n, k], left, &packed, None, &mut Whole::new(&mut out, n), &mut Vec::new());
+            product(
+                [count, n, k],
+                LeftRows::Matrix(left),
+                &packed,
+                None,
+                &mut Whole::new(&mut out, n),
+                &mut Room::default(),
+            );
             out
         };
         let check = || {
@@ -549,14 +472,21 @@ pub(crate) mod tests {
             a.iter_mut().zip(0..).for_each(|(x, n)| *x = (n as f32 * step).sin());
             let left = Matrix { data: &a, at: 0, row: k as i64, column: 1 };
             let mut whole = vec![0.0; m * n];
-            product([m, n, k], left, &packed, None, &mut Whole::new(&mut whole, n), &mut Vec::new());
+            product(
+                [m, n, k],
+                LeftRows::Matrix(left),
+                &packed,
+                None,
+                &mut Whole::new(&mut whole, n),
+                &mut Room::default(),
+            );
             let mut parts = vec![0.0; m * n];
             let run = Run::new();
             for columns in [0..32, 32..96] {
                 let mut sink = Whole::new(&mut parts[columns.start..], n);
                 let part = [m, columns.len(), k];
                 let right = &packed[columns.start * k..];
-                run.part(|| product(part, left, right, Name::of(0), &mut sink, &mut Vec::new()));
+                run.part(|| product(part, LeftRows::Matrix(left), right, Name::of(0), &mut sink, &mut Room::default()));
             }
             assert!(parts == whole, "{step}");
         };
@@ -587,14 +517,19 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn two_threads_share_blocks_of_rows() {
+    fn blocks_are_whole_groups_of_about_one_size() {
         for (m, k) in [(1, 10), (48, 10), (49, 10), (128, 512), (512, 1024), (2048, 2816), (8192, 5632), (1000, 7)] {
-            let rows = without(|| block_rows([m, 64, k], false));
-            let half = m.div_ceil(rows).div_ceil(2) * rows;
-            assert!(
-                rows <= ROWS.end && (m <= ROWS.start || half * 2 <= m + m / 8),
-                "{m} by {k}: {rows}, half is {half}"
-            );
+            for n in [64, 1 << 20] {
+                let (rows, group) = (without(|| block_rows([m, n, k], false, n == 64)), group());
+                let blocks = m.div_ceil(rows);
+                assert!(blocks == 1 || rows.is_multiple_of(group), "{m} by {k}: {rows}");
+                assert!(
+                    rows <= ROWS.end && (blocks - 1) * rows < m && rows - m / blocks <= group,
+                    "{m} by {k}: {rows}"
+                );
+                let left = rows * k;
+                assert!(left <= LEFT || rows <= ROWS.start, "{m} by {k}: {left} elements");
+            }
         }
     }
 }

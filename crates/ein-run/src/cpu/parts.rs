@@ -17,7 +17,6 @@ use ein_ir::region::{Interval, Region};
 use ein_ir::spec::{LabelSpec, Role, Rule, Spec};
 use ein_task::machine::Machine;
 use ein_task::price::fused_seconds;
-use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
 /// Seconds that a part is worth at least, by the price list: handing it out takes some microseconds.
@@ -58,11 +57,6 @@ pub(crate) struct Parts {
     apart: Option<[usize; 2]>,
     /// Whether parts are columns of a product, whose left factor all of them read.
     columns: bool,
-}
-
-thread_local! {
-    /// What a thread needs for parts, and memory for one that is made apart; kept, so that later runs allocate nothing.
-    static SCRATCH: RefCell<(Scratch, Vec<u64>)> = RefCell::default();
 }
 
 impl Parts {
@@ -162,19 +156,19 @@ impl Parts {
         if let Some(strips) = self.apart {
             team.strips(result, strips, &|n, strip| {
                 let (labels, region) = &self.all[n];
-                SCRATCH.with_borrow_mut(|(scratch, memory)| {
-                    let bytes = region.volume() * form.fields[0].dtype.bytes();
-                    memory.resize(memory.len().max(bytes.div_ceil(8)), 0);
-                    let bytes = &mut bytemuck::cast_slice_mut(memory)[..bytes];
+                Scratch::with(|scratch| {
+                    let mut room = std::mem::take(&mut scratch.apart);
+                    let bytes: &mut [u8] = room.of(region.volume() * form.fields[0].dtype.bytes());
                     ended(n, block(labels, &mut PieceMut::new(region, form, bytes), scratch));
                     strip.put(bytes);
+                    scratch.apart = room;
                 });
             });
         } else {
             team.chunks(result, self.bytes, &|n, bytes| {
                 let (labels, region) = &self.all[n];
                 let mut piece = PieceMut::new(region, form, bytes);
-                ended(n, SCRATCH.with_borrow_mut(|(scratch, _)| block(labels, &mut piece, scratch)));
+                ended(n, Scratch::with(|scratch| block(labels, &mut piece, scratch)));
             });
         }
         failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |(_, cause)| Err(cause))

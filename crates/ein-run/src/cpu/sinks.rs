@@ -1,5 +1,6 @@
 //! Where products leave their results, tile by tile.
 
+use super::buffer::Room;
 use super::convert;
 use super::grid::{Grid, place};
 use super::packed::Sink;
@@ -21,7 +22,7 @@ pub(super) struct Used<'a> {
     pub(super) lead: usize,
     /// Whether some columns may go alone.
     pub(super) split: bool,
-    pub(super) tile: &'a mut Vec<f32>,
+    pub(super) tile: &'a mut Room,
     /// Whether the product's type is `bf16`.
     pub(super) rounded: bool,
     pub(super) each: &'a mut dyn Use,
@@ -31,11 +32,7 @@ pub(super) struct Used<'a> {
 impl Sink for Used<'_> {
     fn tile(&mut self, rows: Range<usize>, columns: Range<usize>) -> (&mut [f32], usize) {
         let (from, apart) = if self.split { (0, columns.len()) } else { (columns.start, self.width) };
-        let size = rows.len() * apart;
-        if self.tile.len() < size {
-            self.tile.resize(size, 0.0);
-        }
-        (&mut self.tile[from..size], apart)
+        (&mut self.tile.of(rows.len() * apart)[from..], apart)
     }
 
     fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
@@ -45,7 +42,7 @@ impl Sink for Used<'_> {
         let columns = if self.split { columns } else { 0..self.width };
         let size = rows.len() * columns.len();
         let rows = self.first + rows.start..self.first + rows.end;
-        let values = &mut self.tile[..size];
+        let values = self.tile.of(size);
         if self.rounded {
             convert::round_all(values);
         }
@@ -92,19 +89,15 @@ impl Places<'_> {
 }
 
 /// Room for a tile.
-fn room<'a>(tile: &'a mut Vec<f32>, rows: &Range<usize>, columns: &Range<usize>) -> (&'a mut [f32], usize) {
-    let size = rows.len() * columns.len();
-    if tile.len() < size {
-        tile.resize(size, 0.0);
-    }
-    (&mut tile[..size], columns.len())
+fn room<'a>(tile: &'a mut Room, rows: &Range<usize>, columns: &Range<usize>) -> (&'a mut [f32], usize) {
+    (tile.of(rows.len() * columns.len()), columns.len())
 }
 
 /// Tiles of a product with a packed factor: in the result where they lie there as they are made, else on their way there.
 pub(super) struct Tiles<'a> {
     pub(super) out: &'a mut [f32],
     pub(super) places: Places<'a>,
-    pub(super) tile: &'a mut Vec<f32>,
+    pub(super) tile: &'a mut Room,
 }
 
 impl Sink for Tiles<'_> {
@@ -119,8 +112,9 @@ impl Sink for Tiles<'_> {
         if self.places.direct(&rows, &columns).is_some() {
             return;
         }
+        let values = &*self.tile.of::<f32>(rows.len() * columns.len());
         self.places.each(rows, columns, |tile, at, step| {
-            let (values, out) = (&self.tile[tile], &mut self.out[at..]);
+            let (values, out) = (&values[tile], &mut self.out[at..]);
             if step == 1 {
                 out[..values.len()].copy_from_slice(values);
             } else {
@@ -135,7 +129,7 @@ pub(super) struct Rounded<'a> {
     pub(super) out: &'a mut [u8],
     pub(super) dtype: DType,
     pub(super) places: Places<'a>,
-    pub(super) tile: &'a mut Vec<f32>,
+    pub(super) tile: &'a mut Room,
 }
 
 impl Sink for Rounded<'_> {
@@ -144,8 +138,9 @@ impl Sink for Rounded<'_> {
     }
 
     fn done(&mut self, rows: Range<usize>, columns: Range<usize>) {
+        let all = &*self.tile.of::<f32>(rows.len() * columns.len());
         self.places.each(rows, columns, |tile, at, step| {
-            let values = &self.tile[tile];
+            let values = &all[tile];
             if step == 1 {
                 convert::from_f32(values, self.dtype, self.out, at);
                 return;

@@ -217,7 +217,9 @@ pub(crate) fn product(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::buffer::Room;
     use crate::cpu::gemm;
+    use crate::cpu::left_rows::LeftRows;
     use crate::cpu::packed::tests::Whole;
     use crate::cpu::tiles::tests::{within, without};
 
@@ -230,7 +232,8 @@ mod tests {
         let mut right = vec![0.0; k * n];
         packed::pack([k, n], matrix(b, 0, [n, 1]), &mut right);
         let mut out = vec![f32::NAN; m * n];
-        packed::product([m, n, k], matrix(a, 0, [k, 1]), &right, None, &mut Whole::new(&mut out, n), &mut Vec::new());
+        let left = LeftRows::Matrix(matrix(a, 0, [k, 1]));
+        packed::product([m, n, k], left, &right, None, &mut Whole::new(&mut out, n), &mut Room::default());
         out
     }
 

@@ -1,9 +1,11 @@
 //! Products in `f32` and `f64`, of factors that are widened to them where they are something else.
 
+use super::buffer::Room;
 use super::contract::{Dim, Products, Way};
 use super::convert;
 use super::gemm::{self, Factor, Matrix, MatrixMut};
 use super::grid::Grid;
+use super::left_rows::LeftRows;
 use super::lines::{Lines, Name};
 use super::packed;
 use super::piece::{Elements, PieceMut};
@@ -24,8 +26,7 @@ pub(super) trait Wide: Factor + Pod {
         left: (&[Self], i64),
         right: &[Self],
         out: (&mut [Self], i64),
-        buffers: [&mut Vec<Self>; 2],
-        lines: &mut Lines,
+        near: (&mut [Room; 2], &mut Lines),
     );
 }
 
@@ -45,15 +46,14 @@ impl Wide for f32 {
         left: (&[f32], i64),
         right: &[f32],
         (out, at): (&mut [f32], i64),
-        [buffer, tile]: [&mut Vec<f32>; 2],
-        lines: &mut Lines,
+        ([buffer, tile], lines): (&mut [Room; 2], &mut Lines),
     ) {
         let [m, n, k] = grid.extents();
-        let many = packed::block_rows([m, n, k], Name::shared());
+        let many = packed::block_rows([m, n, k], Name::shared(), grid.packs());
         for first in (0..m).step_by(many) {
             let here = many.min(m - first);
             let name = Name::of(first);
-            let left = grid.rows_of(left, first..first + here, name, lines);
+            let left = LeftRows::of(grid, left, first..first + here, lines);
             let mut sink = Tiles { out: &mut *out, places: Places { grid, first, at }, tile: &mut *tile };
             packed::product([here, n, k], left, right, name, &mut sink, buffer);
         }
@@ -71,7 +71,7 @@ impl Wide for f64 {
     fn store(values: &[Self], dtype: DType, out: &mut [u8]) {
         convert::from_f64(values, dtype, out, 0);
     }
-    fn packed(_: &Grid, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: [&mut Vec<f64>; 2], _: &mut Lines) {
+    fn packed(_: &Grid, _: (&[f64], i64), _: &[f64], _: (&mut [f64], i64), _: (&mut [Room; 2], &mut Lines)) {
         unreachable!("only `f32` is packed")
     }
 }
@@ -99,7 +99,7 @@ pub(super) fn multiply<T: Wide>(
     b: (Elements<'_>, &Strided),
     (into, result): (i64, &mut PieceMut<'_>),
     scratch: &mut Vec<Vec<T>>,
-    lines: &mut Lines,
+    (near, lines): (&mut [Room; 2], &mut Lines),
 ) {
     scratch.resize_with(scratch.len().max(5), Vec::new);
     let [left, right, out, rows, columns, ..] = scratch.as_mut_slice() else { unreachable!("five buffers") };
@@ -115,7 +115,7 @@ pub(super) fn multiply<T: Wide>(
             let ((a, a_base), (b, b_base)) =
                 if *swapped { ((b, b_base), (a, a_base)) } else { ((a, a_base), (b, b_base)) };
             let right = &b[grid.packed_from(b_base)..];
-            T::packed(grid, (a, a_base), right, (out, into), [&mut *rows, &mut *columns], lines);
+            T::packed(grid, (a, a_base), right, (out, into), (near, lines));
         }
     };
     if dtype == T::DTYPE {
