@@ -2,6 +2,9 @@
 
 use crate::machine::{DeviceId, DeviceSet};
 
+/// What of the dearest hop that a reader needs is next to nothing.
+const NOTHING: f64 = 0.1;
+
 /// What a hop costs from every device to every device; infinite where there is no link.
 #[derive(Clone, Debug)]
 pub(super) struct Costs {
@@ -69,6 +72,11 @@ impl Costs {
 
     /// [`Self::gathered`], and of what every hop costs the part that was not charged.
     pub(super) fn gathering(&self, starts: &[DeviceSet], goal: DeviceSet) -> (f64, Costs) {
+        self.gathering_to(starts, &[goal])
+    }
+
+    /// [`Self::gathering`] where every start is led to each of several goals.
+    fn gathering_to(&self, starts: &[DeviceSet], goals: &[DeviceSet]) -> (f64, Costs) {
         let everyone = DeviceSet::first(self.devices);
         let mut left = self.of.clone();
         let row = |a: DeviceId| a.index() * self.devices;
@@ -77,14 +85,19 @@ impl Costs {
         for (a, free) in free.iter_mut().enumerate() {
             *free = everyone.iter().filter(|b| left[a * self.devices + b.index()] <= 0.0).collect();
         }
-        let mut grown: Vec<DeviceSet> = starts.iter().map(|&s| closed(s, &free)).collect();
-        grown.retain(|g| g.intersect(goal).is_empty());
+        let of = |&goal: &DeviceSet| starts.iter().map(move |&s| (s, goal));
+        let mut grown: Vec<(DeviceSet, DeviceSet)> = goals.iter().flat_map(of).collect();
+        for g in &mut grown {
+            g.0 = closed(g.0, &free);
+        }
+        grown.retain(|g| g.0.intersect(g.1).is_empty());
         let mut charged = 0.0;
-        while let Some(n) = (0..grown.len()).min_by_key(|&n| grown[n].len()) {
-            let again = closed(grown[n], &free);
-            if again != grown[n] {
+        while let Some(n) = (0..grown.len()).min_by_key(|&n| grown[n].0.len()) {
+            let (set, goal) = grown[n];
+            let again = closed(set, &free);
+            if again != set {
                 // Others have used up hops out of it.
-                grown[n] = again;
+                grown[n].0 = again;
                 if !again.intersect(goal).is_empty() {
                     grown.remove(n);
                 }
@@ -115,29 +128,86 @@ impl Costs {
         Costs { devices: self.devices, of: self.of.iter().map(|c| c * times).collect() }
     }
 
+    /// At most what an answer costs of which `first` is the first device to have something of every partial of
+    /// `holders`, `paid` of it being for leading them there: of what hops cost before, `rest` is not charged for that
+    /// yet. `self` is what a hop costs after, `before` what it costs before.
+    ///
+    /// Where a reader is reached from others by hops that cost next to nothing it seems to get the value for
+    /// nothing. But then either they together still lack some partial when `first` lacks none, and a hop into all
+    /// of them comes after; or they do not, and every partial was led to them, too, before. Both are charged, and the
+    /// cheaper is what counts. Not where some device passes on without computing: a hop of `before` is then two, and the
+    /// first may be the same on the way to both.
+    pub(super) fn answered(
+        &self,
+        before: &Costs,
+        (paid, rest): (f64, Costs),
+        holders: &[DeviceSet],
+        readers: DeviceSet,
+        first: DeviceId,
+        everyone_computes: bool,
+    ) -> f64 {
+        let joined = if everyone_computes { self.joined(readers, first) } else { Vec::new() };
+        let mut least = paid + self.clone().finished(rest, holders, readers, first, &joined);
+        for &goal in &joined {
+            let (paid, rest) = before.gathering_to(holders, &[DeviceSet::one(first), goal]);
+            least = least.min(paid + self.clone().finished(rest, holders, readers, first, &[]));
+        }
+        least
+    }
+
+    /// Sets without `first`, no two of which meet: a reader, and others from which it is reached by hops that cost
+    /// next to nothing.
+    fn joined(&self, readers: DeviceSet, first: DeviceId) -> Vec<DeviceSet> {
+        let everyone = DeviceSet::first(self.devices);
+        let into = |r: DeviceId| everyone.iter().map(|a| self.get(a, r)).fold(f64::INFINITY, f64::min);
+        let dear = readers.iter().map(into).filter(|c| c.is_finite()).fold(0.0, f64::max);
+        let mut joined: Vec<DeviceSet> = Vec::new();
+        for reader in readers.iter() {
+            let mut set = DeviceSet::one(reader);
+            loop {
+                let cheap = |a: &DeviceId| set.iter().any(|b| self.get(*a, b) <= NOTHING * dear);
+                let grown = everyone.without(set).iter().filter(cheap).fold(set, DeviceSet::with);
+                if grown == set {
+                    break;
+                }
+                set = grown;
+            }
+            let apart = joined.iter().all(|j| j.intersect(set).is_empty());
+            if set.len() > 1 && !set.contains(first) && apart {
+                joined.push(set);
+            }
+        }
+        joined
+    }
+
     /// At most what hops cost that finish a value at `readers` after `first` could finish it, or that prepare for it before:
     /// `self` is what a hop costs after, `before` what of a hop before is not charged yet for leading the
     /// partials of `holders` to `first`.
     ///
-    /// Until then every other reader lacks something, so that a hop into it comes after. And into every set of devices
+    /// Until then every other reader lacks something, so that a hop into it comes after; and so do the devices of
+    /// every set in `lacking` together. And into every set of devices
     /// with a reader and with no holder of some partial leads a hop, before or after. Sets are charged as in
-    /// [`Self::gathered`], single readers first: what is charged to a reader alone only hops after pay, the rest
-    /// both do.
-    pub(super) fn finished(
+    /// [`Self::gathered`], single readers first: what is charged to a reader alone, or to what lacks something, only
+    /// hops after pay, the rest both do.
+    fn finished(
         mut self,
         mut before: Costs,
         holders: &[DeviceSet],
         readers: DeviceSet,
         first: DeviceId,
+        lacking: &[DeviceSet],
     ) -> f64 {
         let everyone = DeviceSet::first(self.devices);
         let others = readers.without(DeviceSet::one(first));
         let mut charged = 0.0;
-        for reader in others.iter() {
-            let cheapest = everyone.iter().map(|a| self.get(a, reader)).fold(f64::INFINITY, f64::min);
+        for set in others.iter().map(DeviceSet::one).chain(lacking.iter().copied()) {
+            let into = || everyone.without(set).iter().flat_map(move |a| set.iter().map(move |b| (a, b)));
+            let cheapest = into().map(|(a, b)| self.get(a, b)).fold(f64::INFINITY, f64::min);
             if cheapest.is_finite() {
                 charged += cheapest;
-                everyone.iter().for_each(|a| self.set(a, reader, self.get(a, reader) - cheapest));
+                for (a, b) in into() {
+                    self.set(a, b, self.get(a, b) - cheapest);
+                }
             }
         }
         let mut grown: Vec<DeviceSet> = others.iter().map(DeviceSet::one).collect();

@@ -31,7 +31,47 @@ fn reached(from: DeviceSet, hops: &[Hop]) -> DeviceSet {
 fn charged(costs: &Costs, partial: f64, any: f64, holders: &[DeviceSet], readers: DeviceSet, first: usize) -> f64 {
     let first = DeviceId(first as u16);
     let (paid, rest) = costs.gathering(holders, DeviceSet::one(first));
-    partial * paid + costs.times(any).finished(rest.times(partial), holders, readers, first)
+    partial * paid + costs.times(any).finished(rest.times(partial), holders, readers, first, &[])
+}
+
+/// The same with [`Costs::answered`].
+fn answered(costs: &Costs, partial: f64, any: f64, holders: &[DeviceSet], readers: DeviceSet, first: usize) -> f64 {
+    let first = DeviceId(first as u16);
+    let (paid, rest) = costs.gathering(holders, DeviceSet::one(first));
+    let (before, led) = (costs.times(partial), (partial * paid, rest.times(partial)));
+    costs.times(any).answered(&before, led, holders, readers, first, true)
+}
+
+/// What the cheapest answer costs, found by looking at all of them: what devices have something of changes hop by hop,
+/// a hop carries all that its device has something of, and costs `any` times as much if that is everything, else
+/// `partial` times as much. Infinite if there is none.
+fn cheapest_answer(costs: &Costs, partial: f64, any: f64, holders: &[DeviceSet], readers: DeviceSet) -> f64 {
+    let everyone = DeviceSet::first(costs.devices);
+    let everything = (1u8 << holders.len()) - 1;
+    let has = |d: DeviceId| (0..holders.len()).filter(|&n| holders[n].contains(d)).map(|n| 1 << n).sum::<u8>();
+    let start: Vec<u8> = everyone.iter().map(has).collect();
+    // Costs are multiples of a quarter.
+    let mut open = std::collections::BTreeSet::from([(0u64, start)]);
+    let mut closed = std::collections::BTreeSet::new();
+    while let Some((paid, state)) = open.pop_first() {
+        if readers.iter().all(|r| state[r.index()] == everything) {
+            return paid as f64 / 4.0;
+        }
+        if !closed.insert(state.clone()) {
+            continue;
+        }
+        for a in everyone.iter() {
+            for b in everyone.iter().filter(|&b| costs.get(a, b).is_finite()) {
+                let mut next = state.clone();
+                next[b.index()] |= state[a.index()];
+                if next != state {
+                    let times = if state[a.index()] == everything { any } else { partial };
+                    open.insert((paid + (4.0 * times * costs.get(a, b)) as u64, next));
+                }
+            }
+        }
+    }
+    f64::INFINITY
 }
 
 /// The cheapest hops before and after that lead a device of every one of `holders` to `first` before, lead into every
@@ -136,4 +176,66 @@ fn no_answer_costs_less_than_is_charged() {
     }
     assert!(sharper >= 5, "more than the simple charge in {sharper} of {draws}");
     assert!(tight >= 40, "all that the cheapest answer costs in {tight} of {draws}");
+}
+
+/// Neither the first device that has something of everything nor the order is known beforehand: no answer of any kind costs
+/// less than the least that is charged, and where hops cost next to nothing more is charged than without looking
+/// at what they join.
+#[test]
+fn no_answer_costs_less_than_is_charged_whoever_is_first() {
+    let random = &mut Random(11);
+    let (mut sharper, mut tight, mut draws) = (0, 0, 0);
+    while draws < 200 {
+        // Three or four that are mostly linked, and one or two on free cables from one of them.
+        let (inner, outer) = (3 + random.below(2) as usize, 1 + random.below(2) as usize);
+        let devices = inner + outer.min(5 - inner);
+        let mut hops: Vec<(usize, usize, f64)> = Vec::new();
+        for a in 0..devices {
+            for b in (0..devices).filter(|&b| b != a) {
+                let cost = [2, 4, 4, 5, 7, 0][random.below(5 + u64::from(a + b == devices)) as usize];
+                if a.max(b) < inner && random.below(8) > 0 {
+                    hops.push((a, b, cost as f64));
+                } else if a == inner - 1 && b >= inner || b == inner - 1 && a >= inner {
+                    hops.push((a, b, 0.0));
+                }
+            }
+        }
+        let costs = costs(devices, &hops);
+        let holders: Vec<DeviceSet> =
+            (0..2 + random.below(2)).map(|_| one(random.below(devices as u64) as usize)).collect();
+        let everyone = (1 << devices) - 1;
+        let bits = if random.below(2) == 0 { everyone } else { 1 + random.below(everyone) };
+        let readers: DeviceSet = (0..devices).filter(|d| bits >> d & 1 == 1).map(|d| DeviceId(d as u16)).collect();
+        let (partial, any) = (1.0 + random.below(3) as f64 / 2.0, 1.0);
+        let least = cheapest_answer(&costs, partial, any, &holders, readers);
+        if !least.is_finite() {
+            continue;
+        }
+        draws += 1;
+        let over = |of: &dyn Fn(usize) -> f64| (0..devices).map(of).fold(f64::INFINITY, f64::min);
+        let found = over(&|first| answered(&costs, partial, any, &holders, readers, first));
+        let blunt = over(&|first| charged(&costs, partial, any, &holders, readers, first));
+        assert!(found <= least * (1.0 + 1e-9), "{hops:?} {holders:?} {readers:?}: {found} of {least}");
+        assert!(found >= blunt * (1.0 - 1e-9), "{hops:?} {holders:?} {readers:?}: {found} below {blunt}");
+        sharper += usize::from(found > blunt * (1.0 + 1e-9));
+        tight += usize::from(found >= least * (1.0 - 1e-9));
+    }
+    assert!(sharper >= 10, "more than without what is joined in {sharper} of {draws}");
+    assert!(tight >= 100, "all that the cheapest answer costs in {tight} of {draws}");
+}
+
+/// A device behind a free cable from another: nobody gets the value back over it without having sent for it.
+#[test]
+fn what_comes_back_over_a_free_cable_went_there() {
+    // 0 to 3 all linked; 4 hangs on 3.
+    let mut hops: Vec<(usize, usize, f64)> = vec![(3, 4, 0.0), (4, 3, 0.0)];
+    hops.extend((0..4).flat_map(|a| (0..4).filter(move |b| *b != a).map(move |b| (a, b, 1.0))));
+    let costs = costs(5, &hops);
+    let holders = [one(0), one(1), one(4)];
+    let readers = DeviceSet::first(5);
+    let over = |of: &dyn Fn(usize) -> f64| (0..5).map(of).fold(f64::INFINITY, f64::min);
+    // Two hops bring the partials together at 0, say, three hand the value out.
+    assert_eq!(cheapest_answer(&costs, 1.0, 1.0, &holders, readers), 5.0);
+    assert_eq!(over(&|first| charged(&costs, 1.0, 1.0, &holders, readers, first)), 4.0);
+    assert_eq!(over(&|first| answered(&costs, 1.0, 1.0, &holders, readers, first)), 5.0);
 }

@@ -251,13 +251,15 @@ impl<'a> Dual<'a> {
                 alone[r.index()] = alone[r.index()].min(paid + far(r));
             }
             if group.readers.len() > 1 {
-                let later = if self.sharp {
-                    let (after, before) = (costs.times(group.any), rest.times(group.partial));
-                    after.finished(before, &group.holders, group.readers, v)
+                let found = if self.sharp {
+                    let (after, before) = (costs.times(group.any), folds.times(group.partial));
+                    let led = (paid, rest.times(group.partial));
+                    let everyone_computes = self.machine.workers().len() == self.machine.len();
+                    after.answered(&before, led, &group.holders, group.readers, v, everyone_computes)
                 } else {
-                    later(v)
+                    paid + later(v)
                 };
-                least = least.min(paid + later);
+                least = least.min(found);
             }
         }
         // What several readers get costs no less than what each of them does.
