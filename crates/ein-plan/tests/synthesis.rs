@@ -235,6 +235,42 @@ fn long_transfers_keep_no_link_from_what_is_passed_on() {
     }
 }
 
+/// Where moves take time to issue, what is passed on is cut so that neither the pieces on their way nor their number
+/// cost much: a gibibyte from five devices to six, and back, over a cube mesh whose links are all full.
+#[test]
+fn every_leg_is_cut_as_finely_as_it_should_be() {
+    let machine = Machine::by_name("dgx-1v").unwrap();
+    let machine = Machine { issue: ein_task::units::Seconds(1e-6), ..machine };
+    let shape = [1 << 14, 1 << 14];
+    for (from, to) in [(5, 6), (6, 5)] {
+        let (have, need) = (strips(&shape, 0, &all(from)), strips(&shape, 0, &all(to)));
+        let exchange = Exchange { have: relation(&shape, have), needs: needs(&need) };
+        let (program, _) = answer(&exchange, &machine);
+        let bound = ein_plan::synthesis::bound(&exchange, &machine).unwrap().bandwidth().0;
+        let took = simulated(&exchange, &program, &machine);
+        assert!(took <= 1.1 * bound + 2.0 * 9e-6, "{from} to {to}: {took}, bound {bound}");
+    }
+}
+
+/// Where there is no link, a value takes the way by which it arrives first beside what else the links carry: two ways of
+/// two links from one device to another are taken when both are free, and none waits for the other.
+#[test]
+fn relays_that_are_free_are_taken() {
+    let machine = Machine::by_name("dgx-1v").unwrap();
+    let machine = Machine { issue: ein_task::units::Seconds(1e-6), ..machine };
+    for rows in [64, 128] {
+        let shape = [rows, rows];
+        let (have, need) = (strips(&shape, 0, &all(7)), strips(&shape, 0, &all(2)));
+        let exchange = Exchange { have: relation(&shape, have), needs: needs(&need) };
+        let (program, counted) = answer(&exchange, &machine);
+        // 4 to 1 by way of 0, whose second link is the slowest of all that are needed.
+        let bytes = shape[0].div_ceil(7) as f64 * (shape[1] * 4) as f64;
+        let direct = 2.0 * (1e-6 + 3e-6) + bytes / 50e9 + bytes / 25e9;
+        let took = simulated(&exchange, &program, &machine);
+        assert!(took <= direct * 1.001, "{rows}: {took} and by hand {direct}, depth {}", counted.depth);
+    }
+}
+
 /// A host passes partials on one by one, beside the links between devices that fold: it takes its part of a fold for
 /// single readers.
 #[test]

@@ -19,11 +19,11 @@ pub(super) struct Piece {
     pub(super) place: usize,
 }
 
-/// Into how many pieces every leg of a scheme is cut, and how they differ in size.
+/// Into how many pieces every leg of a scheme is cut, and how they differ in size, leg by leg.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cuts {
     pub(super) counts: Vec<usize>,
-    pub(super) sizes: Sizes,
+    pub(super) sizes: Vec<Sizes>,
 }
 
 /// How the pieces of a leg differ in size.
@@ -43,7 +43,12 @@ pub(super) enum Sizes {
 impl Cuts {
     /// Pieces that are alike.
     pub(super) fn even(counts: Vec<usize>) -> Self {
-        Self { counts, sizes: Sizes::Even }
+        Self::sized(counts, Sizes::Even)
+    }
+
+    /// Pieces that differ in size in one way on all legs.
+    pub(super) fn sized(counts: Vec<usize>, sizes: Sizes) -> Self {
+        Self { sizes: vec![sizes; counts.len()], counts }
     }
 }
 
@@ -89,21 +94,19 @@ pub(super) fn cut(exchange: &Exchange, scheme: &Scheme, cuts: &Cuts) -> Rc<Vec<P
         counts[p.leg] += 1;
     }
     let most = counts.iter().copied().max().unwrap_or(0);
-    if cuts.sizes == Sizes::Even {
-        for p in &mut pieces {
-            p.place = (2 * p.number + 1) * most / (2 * counts[p.leg]);
-        }
-    } else {
-        let mut whole = vec![0usize; scheme.legs.len()];
-        for p in &pieces {
-            whole[p.leg] += p.region.volume();
-        }
-        let mut before = vec![0usize; scheme.legs.len()];
-        for p in &mut pieces {
+    let mut whole = vec![0usize; scheme.legs.len()];
+    for p in &pieces {
+        whole[p.leg] += p.region.volume();
+    }
+    let mut before = vec![0usize; scheme.legs.len()];
+    for p in &mut pieces {
+        p.place = if cuts.sizes[p.leg] == Sizes::Even {
+            (2 * p.number + 1) * most / (2 * counts[p.leg])
+        } else {
             let middle = before[p.leg] as f64 + p.region.volume() as f64 / 2.0;
-            p.place = (middle / whole[p.leg] as f64 * most as f64) as usize;
-            before[p.leg] += p.region.volume();
-        }
+            (middle / whole[p.leg] as f64 * most as f64) as usize
+        };
+        before[p.leg] += p.region.volume();
     }
     Rc::new(pieces)
 }
@@ -159,7 +162,7 @@ fn cut_bundle(
         let ends: Vec<(usize, f64)> = shares
             .iter()
             .flat_map(|&(leg, low, high, boxes)| {
-                let ends = cuts.sizes.ends(boxes, first + leg).into_iter();
+                let ends = cuts.sizes[first + leg].ends(boxes, first + leg).into_iter();
                 ends.map(move |end| (leg, low + (high - low) * end))
             })
             .collect();

@@ -237,6 +237,17 @@ impl Score {
         self.legs.iter().map(of).collect()
     }
 
+    /// Into how many pieces every leg is cut if each takes about so many seconds on the leg's slowest link: fewer than by
+    /// [`Self::pieces`] of what is little and goes far. What is not passed on is cut a quarter as finely.
+    pub(super) fn alike(&self, seconds: f64) -> Vec<usize> {
+        let of = |l: &Load| {
+            let finest = (l.bytes / LEAST_PIECE).floor().max(1.0);
+            let held = if l.chain > 0.0 { l.slowest } else { l.slowest / BLOCKED };
+            (held * l.bytes / seconds).ceil().min(finest).max(1.0) as usize
+        };
+        self.legs.iter().map(of).collect()
+    }
+
     /// What it takes at best, cut like that: no less than the busiest resource and the latency of a move behind it,
     /// and no less than a piece alone on its way. Where every link has something to send from the beginning, as in a
     /// ring, it takes about that.

@@ -4,7 +4,7 @@ use super::cut::{Cuts, Piece, cut};
 use super::net::Net;
 use super::route::{Crossing, Scheme};
 use ein_task::exchange::Exchange;
-use ein_task::flow::{Transfer, makespan, run};
+use ein_task::flow::{Span, Transfer, makespan, run};
 use ein_task::traffic::bytes_of;
 use std::rc::Rc;
 
@@ -59,6 +59,36 @@ impl Schedule {
     /// When the last move arrives on the machine, local work being free.
     pub(super) fn seconds(&self, net: &Net) -> f64 {
         makespan(net.machine, &self.transfers).0
+    }
+
+    /// What the chain of moves that ends last waits for, in seconds by leg, given when moves happen: for pieces to come
+    /// along their way, and for what goes before them on their link.
+    pub(super) fn waits(&self, spans: &[Span], legs: usize) -> (Vec<f64>, Vec<f64>) {
+        let (mut coming, mut queued) = (vec![0.0; legs], vec![0.0; legs]);
+        let mut by_link: Vec<usize> = (0..spans.len()).collect();
+        by_link.sort_by(|&a, &b| {
+            let link = |n: usize| self.transfers[n].link;
+            link(a).cmp(&link(b)).then(spans[a].start.total_cmp(&spans[b].start)).then(a.cmp(&b))
+        });
+        let mut before: Vec<Option<usize>> = vec![None; spans.len()];
+        for pair in by_link.windows(2).filter(|w| self.transfers[w[0]].link == self.transfers[w[1]].link) {
+            before[pair[1]] = Some(pair[0]);
+        }
+        let last = |of: &mut dyn Iterator<Item = usize>| {
+            of.max_by(|&a, &b| spans[a].arrived.total_cmp(&spans[b].arrived).then(b.cmp(&a)))
+        };
+        let mut next = last(&mut (0..spans.len()));
+        while let Some(at) = next {
+            let came = last(&mut self.transfers[at].after.iter().map(|&b| b as usize));
+            let there = came.map_or(0.0, |c| spans[c].arrived);
+            let free = before[at].map_or(0.0, |b| spans[b].sent);
+            let waits = if there >= free { &mut coming } else { &mut queued };
+            next = if there >= free { came } else { before[at] };
+            if let Some(n) = next {
+                waits[self.pieces[self.travels[n].piece].leg] += spans[n].sent - spans[n].start;
+            }
+        }
+        (coming, queued)
     }
 
     /// The same moves in the order in which they arrive.

@@ -36,7 +36,7 @@ impl Seeds<'_> {
     /// Every reader gets each partial and folds for itself; of several holders the least loaded gives.
     pub(super) fn direct(&self) -> Option<Scheme> {
         let mut busy = vec![0.0f64; self.net.slowness.len()];
-        let mut crowd = vec![0usize; self.net.machine.links.len()];
+        let mut free = vec![0.0; self.net.machine.links.len()];
         self.scheme(|bundle| {
             let mut folds = Vec::new();
             let mut hands = Vec::new();
@@ -44,10 +44,12 @@ impl Seeds<'_> {
                 for reader in bundle.readers.iter() {
                     let mut path = self.least_loaded(bundle, reader, &busy)?;
                     if path.len() > 2 {
-                        path = self.around(path[0], reader, bundle.bytes as f64, &crowd)?;
+                        path = self.around(path[0], reader, bundle.bytes as f64, &free)?;
                     }
+                    let mut at = 0.0;
                     for hop in path.windows(2) {
-                        crowd[self.net.linked(hop[0], hop[1])?] += 1;
+                        let link = self.net.linked(hop[0], hop[1])?;
+                        (free[link], at) = self.carried(link, bundle.bytes as f64, f64::max(at, free[link]));
                     }
                     join(&path, &mut bundle.holders[0].clone(), &mut hands);
                     self.add(&path, bundle.bytes as f64, &mut busy);
@@ -68,15 +70,44 @@ impl Seeds<'_> {
         })
     }
 
-    /// The quickest way where every transfer that a link already carries has to be waited for.
-    fn around(&self, from: DeviceId, to: DeviceId, bytes: f64, crowd: &[usize]) -> Option<Vec<DeviceId>> {
-        let alone = self.net.alone(bytes);
-        let links = alone.iter().zip(&self.net.machine.links).zip(crowd);
-        let cost: Vec<f64> = links
-            .map(|((alone, link), &crowd)| alone + crowd as f64 * (self.net.machine.issue.0 + alone - link.latency.0))
-            .collect();
-        let ways = Ways::new(self.net, &cost);
-        ways.cost(from, to).is_finite().then(|| ways.path(from, to))
+    /// The way by which a value arrives first where links carry others until they are `free` (Dijkstra 1959).
+    fn around(&self, from: DeviceId, to: DeviceId, bytes: f64, free: &[f64]) -> Option<Vec<DeviceId>> {
+        let mut arrives = vec![f64::INFINITY; self.net.devices];
+        let mut before = vec![from; self.net.devices];
+        let mut open: Vec<DeviceId> = self.net.machine.ids().collect();
+        arrives[from.index()] = 0.0;
+        let nearest = |arrives: &[f64], open: &[DeviceId]| {
+            let at = |n: usize| arrives[open[n].index()];
+            (0..open.len()).filter(|&n| at(n).is_finite()).min_by(|&a, &b| at(a).total_cmp(&at(b)).then(a.cmp(&b)))
+        };
+        while let Some(n) = nearest(&arrives, &open) {
+            let device = open.remove(n);
+            for &next in &open {
+                let Some(link) = self.net.linked(device, next) else { continue };
+                let (_, arrived) = self.carried(link, bytes, arrives[device.index()].max(free[link]));
+                // Not sooner by rounding only.
+                if arrived < arrives[next.index()] * (1.0 - 1e-9) {
+                    (arrives[next.index()], before[next.index()]) = (arrived, device);
+                }
+            }
+        }
+        let mut path = vec![to];
+        while path[0] != from {
+            let last = before[path[0].index()];
+            if !arrives[path[0].index()].is_finite() {
+                return None;
+            }
+            path.insert(0, last);
+        }
+        Some(path)
+    }
+
+    /// When a link is free again that carries so many bytes from a moment on, and when these arrive.
+    fn carried(&self, link: usize, bytes: f64, from: f64) -> (f64, f64) {
+        let machine = self.net.machine;
+        let link = &machine.links[link];
+        let sent = from + machine.issue.0 + bytes / machine.bandwidth(link);
+        (sent, sent + link.latency.0)
     }
 
     /// The way from the holder that keeps the busiest resource least busy.

@@ -1,5 +1,6 @@
 //! Candidates on trial: which are simulated, cut how finely and in which order.
 
+mod fit;
 mod improve;
 
 use super::cut::{Cuts, Piece, Sizes, cut};
@@ -133,7 +134,7 @@ impl Trials<'_> {
     }
 
     fn try_sizes(&mut self, candidate: usize, lag: f64, sizes: Sizes, order: Order) -> Option<f64> {
-        let cuts = Cuts { counts: self.afforded(candidate, lag)?, sizes };
+        let cuts = Cuts::sized(self.afforded(candidate, lag)?, sizes);
         let key = (candidate, cuts, order);
         let known = self.known.get(&key).copied();
         let (seconds, moves) = known.unwrap_or_else(|| {
@@ -337,6 +338,7 @@ pub(super) fn quickest(question: &Question, candidates: Vec<(Score, Scheme)>, al
         if trials.seconds() < GAIN * before {
             trials.polish(enough);
         }
+        trials.fit(enough);
     } else {
         trials.refine(enough);
     }

@@ -24,8 +24,11 @@ fn right(net: &Net, exchange: &Exchange, scheme: &Scheme, at: &str) {
         (4, Sizes::Humped, Order::Late(1)),
         (2, Sizes::Staggered, Order::Settled(1)),
     ];
-    for (count, sizes, order) in tries {
-        let made = schedule(net, exchange, scheme, &Cuts { counts: vec![count; scheme.legs.len()], sizes }, order);
+    let mixed = |n: usize| (1 + n % 4, [Sizes::Even, Sizes::Falling, Sizes::Humped, Sizes::Staggered][n % 3]);
+    let (counts, sizes) = (0..scheme.legs.len()).map(mixed).unzip();
+    let all = tries.map(|(count, sizes, order)| (Cuts::sized(vec![count; scheme.legs.len()], sizes), order));
+    for (cuts, order) in all.into_iter().chain([(Cuts { counts, sizes }, Order::Late(1))]) {
+        let made = schedule(net, exchange, scheme, &cuts, order);
         let program = emit(net, exchange, scheme, &made);
         let pieces = check(exchange, &program, net.machine).unwrap_or_else(|e| panic!("{at}: {e}\n{program}"));
         check_rendezvous(&program, &pieces, net.machine).unwrap();

@@ -90,7 +90,7 @@ impl Trials<'_> {
             let (candidate, load) = (self.candidates.len(), score.load);
             self.candidates.push((score, scheme.clone()));
             let Some(counts) = self.afforded(candidate, lag) else { return };
-            let cuts = Cuts { counts, sizes: base.cuts.sizes };
+            let cuts = Cuts::sized(counts, base.cuts.sizes[0]);
             made = self.scheduled(candidate, &cuts, order);
             spans = run(net.machine, &made.transfers);
             let seconds = spans.iter().map(|s| s.arrived).fold(0.0, f64::max);
