@@ -25,8 +25,8 @@ const DELAY: u64 = 4;
 /// How far from a variable others count as near it.
 const NEAR: usize = 4;
 
-/// An order for domains that are larger or smaller by at most this part of their sizes is as good as one of their own.
-const CLOSE: usize = 4;
+/// An order for domains that are so many times as large at most, or as small, is about as good as one of their own.
+const CLOSE: usize = 2;
 
 /// Structures whose orders are remembered.
 const KNOWN: usize = 4;
@@ -47,7 +47,7 @@ impl Orders {
     /// The order for these factors; nothing where it's the smallest clique first, which is also what is left where a clique
     /// is above the budget.
     pub fn best(&mut self, sizes: &[usize], factors: &[Factor], budget: usize) -> Option<&[usize]> {
-        let near = |(&a, &b): (&usize, &usize)| a <= b + b / CLOSE && b <= a + a / CLOSE;
+        let near = |(&a, &b): (&usize, &usize)| a <= CLOSE * b && b <= CLOSE * a;
         let equal = |k: &Known| {
             k.sizes.len() == sizes.len()
                 && k.sizes.iter().zip(sizes).all(near)

@@ -12,7 +12,7 @@ const STEPS: usize = 12;
 const ERRORS: usize = 3;
 
 /// A mixture is cheaper than another one that fits by this share of its cost, or it is not worth lowering.
-const LITTLE: f64 = 5e-5;
+const LITTLE: f64 = 1e-4;
 
 /// Most mixtures of two plans that are lowered.
 const MIXTURES: usize = 6;

@@ -73,6 +73,7 @@ impl Search<'_> {
         self.row_variable.clear();
         self.home_variable.clear();
         let mut door_variable: BTreeMap<TensorId, usize> = BTreeMap::new();
+        let mut doors: BTreeMap<usize, Option<usize>> = BTreeMap::new();
         for id in self.graph.ids() {
             if let Some((class, _)) = self.rows.get(&id) {
                 let size = self.ops[*class].seconds.len();
@@ -88,12 +89,10 @@ impl Search<'_> {
                 let own = &self.sources[class];
                 let shared = if relaxed && own.is_crowded() { own.shared_lists().len() } else { 0 };
                 let size = own.states.len() + shared;
-                if relaxed
-                    && own.is_crowded()
-                    && self.row_variable.contains_key(&id)
-                    && let Some((doors, _)) = own.doors()
-                {
-                    door_variable.insert(id, self.model.variable(doors.len()));
+                let has_doors = relaxed && own.is_crowded() && self.row_variable.contains_key(&id);
+                let count = || own.doors().map(|(doors, _)| doors.len());
+                if has_doors && let Some(doors) = *doors.entry(class).or_insert_with(count) {
+                    door_variable.insert(id, self.model.variable(doors));
                 }
                 self.home_variable.insert(id, self.model.variable(size));
             }
