@@ -24,7 +24,7 @@ fn right(net: &Net, exchange: &Exchange, scheme: &Scheme, at: &str) {
         (4, Sizes::Humped, Order::Late(1)),
         (2, Sizes::Staggered, Order::Settled(1)),
     ];
-    let mixed = |n: usize| (1 + n % 4, [Sizes::Even, Sizes::Falling, Sizes::Humped, Sizes::Staggered][n % 3]);
+    let mixed = |n: usize| (1 + n % 3, [Sizes::Even, Sizes::Falling, Sizes::Humped, Sizes::Staggered][n % 4]);
     let (counts, sizes) = (0..scheme.legs.len()).map(mixed).unzip();
     let all = tries.map(|(count, sizes, order)| (Cuts::sized(vec![count; scheme.legs.len()], sizes), order));
     for (cuts, order) in all.into_iter().chain([(Cuts { counts, sizes }, Order::Late(1))]) {
