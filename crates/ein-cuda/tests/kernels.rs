@@ -273,6 +273,20 @@ fn recurrences() {
             }
         }
     }
+    // States of 0 stay 0, although the products of factors overflow.
+    for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16] {
+        for last in [false, true] {
+            let (shape, axis) = (vec![2, 2500], 1);
+            let a = Dense::from_f64(dtype, shape.clone(), &vec![2.0; 5000]);
+            let b = Dense::from_f64(dtype, shape.clone(), &vec![0.0; 5000]);
+            let kernel = if last {
+                Kernel::LastState(LastState { shape, axis, dtype })
+            } else {
+                Kernel::Recurrence(Recurrence { shape, axis, dtype })
+            };
+            add(&mut cases, &mut rng, &format!("zeros {kernel:?}"), &kernel, &[a, b], true);
+        }
+    }
     cases.run();
 }
 

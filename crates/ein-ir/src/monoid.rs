@@ -38,6 +38,7 @@ pub enum Monoid {
     Top(Top),
     /// Fields (scale, shift): the map `h -> scale * h + shift`. The later map is applied to what the earlier one gives, so
     /// that partials are folded in the order of the axis. Finishes to the shift, which is what becomes of 0.
+    /// A shift of exactly 0 stays 0 under any later scale, which may have overflowed.
     Affine,
 }
 

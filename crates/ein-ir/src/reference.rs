@@ -13,7 +13,7 @@ mod einsum;
 mod fold;
 mod view;
 
-pub(crate) use fold::{Column, plain, scale};
+pub(crate) use fold::{Column, next_state, plain, scale};
 pub use fold::{combine, finish, identity};
 pub use view::{view, view_as};
 

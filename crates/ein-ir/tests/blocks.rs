@@ -371,6 +371,28 @@ fn recurrences_of_known_values() {
     );
 }
 
+/// A state of 0 stays 0 under any factor, wherever the axis is cut: products of factors overflow, states do not.
+#[test]
+fn states_of_0_stay_0() {
+    let (dtype, shape) = (DType::F32, vec![3000]);
+    for last in [2.0, f64::INFINITY, f64::NAN] {
+        let mut factors = vec![2.0; 3000];
+        factors[2999] = last;
+        let a = Dense::from_f64(dtype, [3000], &factors);
+        let b = Dense::from_f64(dtype, [3000], &vec![0.0; 3000]);
+        let all = Op::Kernel(Kernel::Recurrence(Recurrence { shape: shape.clone(), axis: 0, dtype }));
+        let c = case(all, vec![a.clone(), b.clone()], 0.0);
+        assert_eq!(assemble(&c.op, &[&a, &b], &[Region::whole(&shape)], &c.result, false), Ok(b.clone()));
+        let end = Op::Kernel(Kernel::LastState(LastState { shape: shape.clone(), axis: 0, dtype }));
+        let c = case(end, vec![a.clone(), b.clone()], 0.0);
+        for cuts in [&[0, 3000][..], &[0, 1500, 3000], &[0, 1, 200, 1400, 2999, 3000]] {
+            let parts: Vec<Region> = cuts.windows(2).map(|c| Region::of(&[(c[0], c[1])])).collect();
+            let found = assemble(&c.op, &[&a, &b], &parts, &c.result, false);
+            assert_eq!(found, Ok(Dense::from_f64(dtype, [], &[0.0])), "{last} {cuts:?}");
+        }
+    }
+}
+
 /// A unary that is used nowhere else: a map of every float function equals the function.
 #[test]
 fn maps_of_known_values() {

@@ -118,6 +118,10 @@ fn of_every_kind(n: usize) -> Vec<(&'static str, String)> {
         ("running sum along", format!("{x}y = scan(x) axis 1\n")),
         ("running log-sum-exp", format!("{x}y = scan(x) logsumexp\n")),
         ("place of the largest so far", format!("{x}y = scan(x) max_index\n")),
+        ("every state down", format!("{x}y = recurrence(x, x)\n")),
+        ("every state along", format!("{x}y = recurrence(x, x) axis 1\n")),
+        ("last state down", format!("{x}y = last_state(x, x)\n")),
+        ("last state along", format!("{x}y = last_state(x, x) axis 1\n")),
         ("first eight", format!("{x}y = top(x) k 8\n")),
         ("attention", format!("{}{}{}y = attention(q, k, v) causal\n", heads("q"), heads("k"), heads("v"))),
     ];

@@ -68,11 +68,15 @@ impl Relation {
     }
 }
 
+/// Blocks and their devices; of an ordered monoid, where along the folded axis each lies, as in `[0:4]@{0} of 0:8`.
 impl fmt::Display for Relation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, b) in self.blocks.iter().enumerate() {
             let space = if n == 0 { "" } else { " " };
             write!(f, "{space}{}@{}", b.region, b.devices)?;
+            if let Some(place) = self.places.get(n) {
+                write!(f, " of {}:{}", place.lo, place.hi)?;
+            }
         }
         Ok(())
     }

@@ -57,6 +57,10 @@ folded = scatter(x, ids) rows 50
 best = scatter(x, ids) rows 50 max
 running = scan(x) sum axis 1
 before = scan(x) max
+states = recurrence(x, x) axis 1
+states_down = recurrence(x, x)
+last = last_state(x, x) axis 1
+last_down = last_state(x, x)
 top = top(x) k 5
 places = top(x) k 40 smallest indices
 sorted = top(y) k 520
@@ -78,6 +82,10 @@ return folded
 return best
 return running
 return before
+return states
+return states_down
+return last
+return last_down
 return top
 return places
 return sorted
@@ -169,8 +177,9 @@ pub(super) fn kernels() -> (BTreeMap<String, String>, Vec<String>) {
             // Sums and products of bools are none.
             let kept = |line: &&str| {
                 let sums = ["sum", "down", "product", "map", "folded", "running"];
-                let named = |n: &&str| line.starts_with(&format!("{n} =")) || *line == format!("return {n}");
-                dtype != "bool" || !sums.iter().any(named)
+                let mut sums = sums.into_iter().chain(["states", "states_down", "last", "last_down"]);
+                let named = |n: &str| line.starts_with(&format!("{n} =")) || *line == format!("return {n}");
+                dtype != "bool" || !sums.any(named)
             };
             let text = text.lines().filter(kept).collect::<Vec<_>>().join("\n");
             take(dtype, 1, text::parse(&text).map_err(|e| e.to_string()));

@@ -41,7 +41,7 @@ pub(super) fn statistics(monoid: Monoid, finish: bool, pieces: &[Stored], result
     arguments.launch("fold_statistics", &text, [rows.div_ceil(u64::from(THREADS)), 1], THREADS)
 }
 
-/// Applies maps (scale, shift) one after the other: a thread for each element.
+/// Applies maps (scale, shift) one after the other: a thread for each element. A shift of exactly 0 stays 0 under any scale.
 pub(super) fn affine(finish: bool, pieces: &[Stored], result: &Stored) -> Result<Step, Cause> {
     let dtype = pieces[0].dtype(0);
     let elements = pieces[0].field(0).volume() as u64;
@@ -56,7 +56,9 @@ pub(super) fn affine(finish: bool, pieces: &[Stored], result: &Stored) -> Result
         let _ = if p == 0 {
             writeln!(text, "scale = {by};\nshift = {more};")
         } else {
-            let own = format!("const {acc} by = {by};\nshift = ein_add(ein_mul(by, shift), {more});");
+            let own = format!(
+                "const {acc} by = {by}, more = {more};\nshift = shift == 0 ? more : ein_add(ein_mul(by, shift), more);"
+            );
             writeln!(text, "{{\n{own}\nscale = ein_mul(scale, by);\n}}")
         };
     }

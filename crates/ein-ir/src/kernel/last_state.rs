@@ -6,15 +6,18 @@ use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::Monoid;
 use crate::reference::{Column, EvalError, Operand};
-use crate::region::{Region, offset, strides};
+use crate::region::{Interval, Region, offset, strides};
 use crate::scalar::Scalar;
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
+use std::cmp::Ordering;
 
 /// The last of the states `h[t] = a[t] * h[t - 1] + b[t]` along one axis, which the result lacks; `h[0] = b[0]`, and 0
 /// where there are none.
 ///
 /// The axis may be cut: a part of it is one map of the state before it, and such maps are folded in the order of the
-/// axis ([`Monoid::Affine`]). Labels in order: the other axes | the axis.
+/// axis ([`Monoid::Affine`]). A state of exactly 0 stays 0 under any factor, were that infinite or NaN: the product of a part's
+/// factors overflows where no state does, and must not make NaN of states that are 0. Step by step, a factor that is NaN or
+/// infinite would make NaN of such a state; here it does so only of others. Labels in order: the other axes | the axis.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LastState {
     /// Shape of a and of b.
@@ -27,19 +30,18 @@ pub struct LastState {
 
 impl LastState {
     /// The label of every axis of a and b.
-    fn labels(&self) -> Vec<usize> {
-        let last = self.shape.len() - 1;
-        let label = |n: usize| match n.cmp(&self.axis) {
-            std::cmp::Ordering::Less => n,
-            std::cmp::Ordering::Equal => last,
-            std::cmp::Ordering::Greater => n - 1,
-        };
-        (0..=last).map(label).collect()
+    fn labels(&self) -> impl Iterator<Item = usize> {
+        let (last, axis) = (self.shape.len() - 1, self.axis);
+        (0..=last).map(move |n| match n.cmp(&axis) {
+            Ordering::Less => n,
+            Ordering::Equal => last,
+            Ordering::Greater => n - 1,
+        })
     }
 
     /// The box of a and of b that a block reads: its labels in the order of their axes.
-    pub fn operand(&self, labels: &Region) -> Region {
-        Region(self.labels().into_iter().map(|l| labels.0[l]).collect())
+    pub fn operand(&self, labels: &Region) -> impl Iterator<Item = Interval> {
+        self.labels().map(|l| labels.0[l])
     }
 }
 
@@ -72,7 +74,7 @@ impl Definition for LastState {
             labels.push(label(&format!("n{n}"), extent, Role::Free));
         }
         labels.push(label("t", self.shape[self.axis], Role::Fold));
-        let operand = OperandSpec { axes: affine(&self.labels()), by_index: false };
+        let operand = OperandSpec { axes: affine(&self.labels().collect::<Vec<_>>()), by_index: false };
         Spec {
             rank: labels.len() - 1,
             labels,
@@ -90,7 +92,7 @@ impl Definition for LastState {
         let mut scales = Column::full(Scalar::I(1).cast(self.dtype), rows.volume());
         let mut shifts = Column::full(Scalar::I(0).cast(self.dtype), rows.volume());
         if !idle {
-            let part = self.operand(labels);
+            let part = Region(self.operand(labels).collect());
             let to = strides(&rows.shape());
             each_line(self.dtype, self.axis, &part, operands, |line, _, (scale, shift)| {
                 let mut row = line.to_vec();

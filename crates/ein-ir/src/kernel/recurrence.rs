@@ -4,13 +4,13 @@ use super::{Definition, Setting, Settings, Signature};
 use crate::dtype::DType;
 use crate::graph::TensorType;
 use crate::monoid::Monoid;
-use crate::reference::{Column, EvalError, Operand, plain};
+use crate::reference::{Column, EvalError, Operand, next_state, plain};
 use crate::region::{Region, offset, points, strides};
 use crate::scalar::Scalar;
 use crate::spec::{OperandSpec, Role, Spec, Work, affine, label};
 
 /// `h[t] = a[t] * h[t - 1] + b[t]` along one axis, `h[0] = b[0]`: every state of a linear recurrence that starts
-/// from 0.
+/// from 0. A state of exactly 0 stays 0 under any factor, were that infinite or NaN.
 ///
 /// The axis is whole in every block: a long axis is cut by taking it apart into two, of which one is recurred along and
 /// the other carries (`Tensor::linear_recurrence` does). Labels in order: the axes of a.
@@ -115,10 +115,7 @@ pub(super) fn each_line(
             let (scale, shift) = (at(0, a, i), at(1, b, i));
             let next = match state {
                 None => (scale, shift),
-                Some((s, t)) => {
-                    let scaled = plain(Monoid::Prod, scale, t, dtype);
-                    (plain(Monoid::Prod, scale, s, dtype), plain(Monoid::Sum, scaled, shift, dtype))
-                }
+                Some((s, t)) => (plain(Monoid::Prod, scale, s, dtype), next_state(scale, t, shift, dtype)),
             };
             state = Some(next);
             found(&line, i, next);

@@ -135,6 +135,19 @@ fn plain_int(monoid: Monoid, a: i64, b: i64, dtype: DType) -> i64 {
     }
 }
 
+/// The state after one of a linear recurrence, `scale * state + shift`. A state of exactly 0 stays 0 under any scale, were that
+/// infinite or NaN: products of scales overflow where no state does.
+pub(crate) fn next_state(scale: Scalar, state: Scalar, shift: Scalar, dtype: DType) -> Scalar {
+    match (scale, state, shift) {
+        (Scalar::F(scale), Scalar::F(state), Scalar::F(shift)) => Scalar::F(next_float(scale, state, shift)),
+        _ => plain(Monoid::Sum, plain(Monoid::Prod, scale, state, dtype), shift, dtype),
+    }
+}
+
+fn next_float(scale: f64, state: f64, shift: f64) -> f64 {
+    if state == 0.0 { shift } else { scale * state + shift }
+}
+
 /// Folds pending results of one region in the order given. Floats are folded in the accumulator's type of
 /// the field, one rounding a fold (`f32` for 16-bit types), and rounded to the field's type at the end.
 ///
@@ -177,10 +190,16 @@ fn combine_plain(monoid: Monoid, state: &mut Column, next: &Column, dtype: DType
 /// Applies the next map to what the one so far gives.
 fn combine_affine(state: &mut [Column], next: &[Column], dtype: DType) {
     let [scale, shift] = state else { panic!("an affine map has two fields") };
-    let mut scaled = shift.clone();
-    combine_plain(Monoid::Prod, &mut scaled, &next[0], dtype);
-    combine_plain(Monoid::Sum, &mut scaled, &next[1], dtype);
-    *shift = scaled;
+    match (&mut *shift, &next[0], &next[1]) {
+        (Column::F(state), Column::F(by), Column::F(more)) => {
+            let each = |(state, (&by, &more)): (&mut f64, _)| *state = next_float(by, *state, more);
+            state.iter_mut().zip(by.iter().zip(more)).for_each(each);
+        }
+        (shift, by, more) => {
+            combine_plain(Monoid::Prod, shift, by, dtype);
+            combine_plain(Monoid::Sum, shift, more, dtype);
+        }
+    }
     combine_plain(Monoid::Prod, scale, &next[0], dtype);
 }
 

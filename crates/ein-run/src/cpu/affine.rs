@@ -1,9 +1,10 @@
-//! The fold of stored affine maps.
+//! The fold of stored affine maps, and the step that it is made of.
 
-use super::fold::{Fold, combine, load};
+use super::fold::{Fold, Number, combine, load};
 use super::lanes::{BLOCK, Lane};
 use super::piece::{Piece, PieceMut};
 use super::state::store;
+use ein_ir::dtype::DType;
 
 /// Applies maps (scale, shift) one after the other.
 pub(super) fn fold(finish: bool, pieces: &[Piece<'_>], result: &mut PieceMut<'_>) {
@@ -19,8 +20,7 @@ pub(super) fn fold(finish: bool, pieces: &[Piece<'_>], result: &mut PieceMut<'_>
         for piece in &pieces[1..] {
             load(piece.elements(0), at, &mut by, n);
             load(piece.elements(1), at, &mut more, n);
-            combine(Fold::Prod, &mut shift, &by, n, dtype);
-            combine(Fold::Sum, &mut shift, &more, n, dtype);
+            apply(&by, &mut shift, &more, n, dtype);
             if !finish {
                 combine(Fold::Prod, &mut scale, &by, n, dtype);
             }
@@ -32,4 +32,29 @@ pub(super) fn fold(finish: bool, pieces: &[Piece<'_>], result: &mut PieceMut<'_>
         store(shift.values(n), result.dtype(field), result.bytes(field), at);
         at += n;
     }
+}
+
+/// `by * shift + more` in place of `shift`.
+fn apply(by: &Lane, shift: &mut Lane, more: &Lane, n: usize, dtype: DType) {
+    match (by, shift, more) {
+        (Lane::F32(by), Lane::F32(shift), Lane::F32(more)) => step(&by[..n], &mut shift[..n], &more[..n]),
+        (Lane::F64(by), Lane::F64(shift), Lane::F64(more)) => step(&by[..n], &mut shift[..n], &more[..n]),
+        (by, shift, more) => {
+            combine(Fold::Prod, shift, by, n, dtype);
+            combine(Fold::Sum, shift, more, n, dtype);
+        }
+    }
+}
+
+fn step<T: Number + Default + PartialEq>(by: &[T], shift: &mut [T], more: &[T]) {
+    for ((shift, &by), &more) in shift.iter_mut().zip(by).zip(more) {
+        *shift = next(by, *shift, more);
+    }
+}
+
+/// The state after one of a linear recurrence, `scale * state + shift`; integers wrap. A state of exactly 0 stays 0 under any
+/// scale, were that infinite or NaN: products of scales overflow where no state does.
+pub(super) fn next<T: Number + Default + PartialEq>(scale: T, state: T, shift: T) -> T {
+    let next = T::one(Fold::Sum, T::one(Fold::Prod, scale, state), shift);
+    if state == T::default() { shift } else { next }
 }

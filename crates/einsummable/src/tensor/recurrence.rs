@@ -13,16 +13,17 @@ use ein_ir::kernel::{Kernel, LastState, Recurrence, Scan, ScanFunction};
 impl Tensor {
     /// Every state of `h[t] = self[t] * h[t - 1] + b[t]` along an axis, which starts from `initial`, or else from 0: state
     /// space models and gated linear units are made of it. What is multiplied and what is added broadcast to one shape and
-    /// one type; `initial` has, or broadcasts to, that shape without the axis. Integers wrap. 16-bit floats are computed in
-    /// `F32`.
+    /// one type; `initial` has, or broadcasts to, that shape without the axis. Integers wrap. 16-bit floats
+    /// are computed in `F32` or `F64` and rounded at the end. A state of exactly 0 stays 0 under any factor, were that infinite
+    /// or NaN. A long axis is computed in parts, of whose factors the products may overflow before a state does.
     pub fn linear_recurrence(&self, b: &Tensor, axis: i64, initial: Option<&Tensor>) -> Tensor {
         Tensor::attempt(|| {
             let operation = "linear_recurrence";
-            let (a, b, at) = prepared(operation, self, b, axis, initial)?;
+            let (a, b, at, dtype) = prepared(operation, self, b, axis, initial)?;
             if a.shape()[at] < LONG {
-                return Ok(whole(operation, &a, &b, at));
+                return Ok(whole(operation, &a, &b, at).to(dtype));
             }
-            let (dtype, wide) = (a.dtype(), a.dtype().accumulator());
+            let wide = dtype.accumulator();
             Ok(in_parts(operation, &a.to(wide), &b.to(wide), at)?.to(dtype))
         })
     }
@@ -32,25 +33,26 @@ impl Tensor {
     pub fn linear_recurrence_last(&self, b: &Tensor, axis: i64, initial: Option<&Tensor>) -> Tensor {
         Tensor::attempt(|| {
             let operation = "linear_recurrence_last";
-            let (a, b, at) = prepared(operation, self, b, axis, initial)?;
+            let (a, b, at, dtype) = prepared(operation, self, b, axis, initial)?;
             let mut shape = a.shape().to_vec();
             let kernel = Kernel::LastState(LastState { shape: shape.clone(), axis: at, dtype: a.dtype() });
             if let (0, Some(initial)) = (shape.remove(at), initial) {
-                return Ok(initial.to(a.dtype()).broadcast_to(&shape));
+                return Ok(initial.to(dtype).broadcast_to(&shape));
             }
-            Ok(Tensor::row_kernel(operation, kernel, &[&a, &b], TensorType::new(a.dtype(), shape)))
+            Ok(Tensor::row_kernel(operation, kernel, &[&a, &b], TensorType::new(a.dtype(), shape)).to(dtype))
         })
     }
 }
 
-/// Both operands in one shape and type, the initial state in what is added first; and the axis.
+/// Both operands in one shape and type, the initial state in what is added first; the axis; and the type of the states. With
+/// an initial state 16-bit floats are widened, so that the first state is not rounded before the second is computed.
 fn prepared(
     operation: &'static str,
     a: &Tensor,
     b: &Tensor,
     axis: i64,
     initial: Option<&Tensor>,
-) -> Result<(Tensor, Tensor, usize), TensorError> {
+) -> Result<(Tensor, Tensor, usize, DType), TensorError> {
     let mut shape = broadcast(operation, &[&a.ty()?.shape, &b.ty()?.shape])?;
     let mut types = Vec::new();
     for tensor in [Some(a), Some(b), initial].into_iter().flatten() {
@@ -62,29 +64,37 @@ fn prepared(
         let reason = "needs numbers, not bools; convert with `.to`".into();
         return Err(TensorError::Type { operation, dtypes, reason });
     }
-    let [a, mut b] = [a, b].map(|x| x.to(dtype).broadcast_to(&shape));
+    let [mut a, mut b] = [a, b].map(|x| x.to(dtype).broadcast_to(&shape));
     let at = b.axis(operation, axis)?;
     let extent = shape.remove(at);
     if let Some(initial) = initial
         && extent > 0
     {
         let axis = at as i64;
-        let state = initial.to(dtype).broadcast_to(&shape).unsqueeze(axis);
+        let wide = dtype.accumulator();
+        (a, b) = (a.to(wide), b.to(wide));
+        let state = initial.to(dtype).to(wide).broadcast_to(&shape).unsqueeze(axis);
         let [scale, shift] = [&a, &b].map(|x| x.narrow(axis, 0, 1));
         let first = step(operation, &scale, &state, &shift)?;
         b = Tensor::cat(&[&first, &b.narrow(axis, 1, extent - 1)], axis);
     }
-    Ok((a, b, at))
+    Ok((a, b, at, dtype))
 }
 
-/// `scale * state + shift`; 16-bit floats are rounded once.
+/// `scale * state + shift`. A state of exactly 0 stays 0 under any scale, as in the kernels: a part's product of factors may be
+/// infinite or NaN where every state is a number.
 fn step(operation: &'static str, scale: &Tensor, state: &Tensor, shift: &Tensor) -> Result<Tensor, TensorError> {
-    let (dtype, wide) = (shift.dtype(), shift.dtype().accumulator());
+    let dtype = shift.dtype();
     map(operation, &[scale, state, shift], |e, rows| {
-        let [scale, state, shift] = [rows[0], rows[1], rows[2]].map(|r| e.cast(r, wide));
+        let &[scale, state, shift] = rows else { unreachable!("three operands") };
         let scaled = e.binary(Binary::Mul, scale, state)?;
         let next = e.binary(Binary::Add, scaled, shift)?;
-        Ok(e.cast(next, dtype))
+        if !dtype.is_float() {
+            return Ok(next);
+        }
+        let zero = e.float(0.0, dtype);
+        let none = e.binary(Binary::Eq, state, zero)?;
+        e.select(none, shift, next)
     })
 }
 

@@ -50,7 +50,8 @@ template <typename T, bool LARGEST> struct ein_RunPlace {
     __device__ __forceinline__ long long get() const { return place; }
 };
 
-// The map h -> scale * h + shift of some elements side by side; nothing yet is `some` no map.
+// The map h -> scale * h + shift of some elements side by side; nothing yet is `some` no map. A shift of exactly 0 stays
+// 0 under any scale: products of scales overflow where no state does.
 template <typename T> struct ein_RunAffine {
     T scale, shift;
     bool some;
@@ -60,7 +61,7 @@ template <typename T> struct ein_RunAffine {
         if (!o.some) return;
         if (some) {
             scale = ein_mul(scale, o.scale);
-            shift = ein_add(ein_mul(o.scale, shift), o.shift);
+            shift = shift == (T)0 ? o.shift : ein_add(ein_mul(o.scale, shift), o.shift);
         } else {
             *this = o;
         }

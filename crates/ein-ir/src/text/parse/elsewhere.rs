@@ -8,7 +8,7 @@ pub(super) fn of(table: &Table, name: &str) -> Option<&'static str> {
     table.iter().find(|row| row.0 == name).map(|row| row.1)
 }
 
-pub(super) const OPERATIONS: [(&str, &str); 20] = [
+pub(super) const OPERATIONS: [(&str, &str); 22] = [
     ("transpose", "`permute`"),
     ("view", "`reshape`"),
     ("expand", "`broadcast`"),
@@ -29,6 +29,8 @@ pub(super) const OPERATIONS: [(&str, &str); 20] = [
     ("sort", "`top` of all elements"),
     ("cumsum", "`scan`"),
     ("embedding", "`gather`"),
+    ("linear_recurrence", "`recurrence`"),
+    ("linear_recurrence_last", "`last_state`"),
 ];
 
 pub(super) const TYPES: [(&str, &str); 12] = [

@@ -11,7 +11,7 @@ use ein_ir::monoid::Monoid;
 use ein_ir::region::{Interval, offset};
 
 /// What kernels compute in: `f32`, `f64` and, for integers and bools, `i64`.
-pub(super) trait Value: Number + Default + Kept {
+pub(super) trait Value: Number + Default + PartialEq + Kept {
     /// Elements from `at` on.
     fn read(from: Elements<'_>, at: usize, out: &mut [Self]);
     /// Stores elements as a type, from element `at` on. Integers wrap.

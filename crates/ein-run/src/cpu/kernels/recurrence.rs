@@ -2,17 +2,13 @@
 
 use super::Call;
 use super::block::{Value, values};
-use crate::cpu::buffer::Buffer;
+use crate::cpu::affine::next;
+use crate::cpu::buffer::{Buffer, NearRegion};
 use crate::cpu::fold::Fold;
 use crate::cpu::piece::PieceMut;
 use crate::error::Cause;
 use ein_ir::kernel::{LastState, Recurrence};
-use ein_ir::region::{Interval, Region};
-
-/// `scale * state + shift`; integers wrap.
-fn next<T: Value>(scale: T, state: T, shift: T) -> T {
-    T::one(Fold::Sum, T::one(Fold::Prod, scale, state), shift)
-}
+use ein_ir::region::Interval;
 
 /// Every state. Floats are computed in `f64`, as other running folds are.
 pub(crate) fn states(r: &Recurrence, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
@@ -47,15 +43,16 @@ pub(crate) fn last(s: &LastState, call: &Call<'_>, result: &mut PieceMut<'_>) ->
 }
 
 fn end<T: Value>(s: &LastState, call: &Call<'_>, result: &mut PieceMut<'_>) -> Result<(), Cause> {
-    let Region(part) = s.operand(call.labels);
+    let part = NearRegion::of(s.operand(call.labels));
+    let part = &part.0;
     let size = |axes: &[Interval]| -> usize { axes.iter().map(|i| i.len()).product() };
     let (outer, steps, inner) = (size(&part[..s.axis]), part[s.axis].len(), size(&part[s.axis + 1..]));
     let dtype = if call.finish { result.dtype(0) } else { result.dtype(1) };
     let mut shifts = Buffer::of(T::default(), outer * inner);
     let mut scales = Buffer::of(T::identity(Fold::Prod, dtype), if call.finish { 0 } else { outer * inner });
     if !call.labels.is_empty() {
-        let a: Buffer<T> = values(call.operand(0, &part)?, &part);
-        let b: Buffer<T> = values(call.operand(1, &part)?, &part);
+        let a: Buffer<T> = values(call.operand(0, part)?, part);
+        let b: Buffer<T> = values(call.operand(1, part)?, part);
         let slab = steps * inner;
         for (n, (a, b)) in a.chunks(slab).zip(b.chunks(slab)).enumerate() {
             let shift = &mut shifts[n * inner..][..inner];
