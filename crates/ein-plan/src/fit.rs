@@ -184,19 +184,24 @@ fn searched_among(
         effort: Effort::default(),
     };
     let mut free = fitting.attempt(0.0)?;
-    if fitting.search.look_further(free.cost)? {
-        free = fitting.attempt(0.0)?;
-    }
+    let late = match fitting.look_further(&mut free) {
+        Err(late @ PlanError::TimeLimit { .. }) => Some(late),
+        other => other.map(|()| None)?,
+    };
     let held = fitting.search.resident(&free.found.choice);
     // What cannot fit needs no bound and is not lowered: a price of memory proves more.
     let fits = (held.left >= 0.0 || options.objective == Objective::Memory) && {
-        free = fitting.prove(free, f64::INFINITY, true)?;
+        if late.is_none() {
+            free = fitting.prove(free, f64::INFINITY, true)?;
+        }
         fitting.lowered(&free.found.choice, free.cost)?.is_some_and(|room| room.left >= 0.0)
     };
-    let further = match options.objective {
-        Objective::Memory => fitting.least_memory(&free, held),
-        _ if !fits => fitting.walk(&free, held),
-        _ => Ok(()),
+    let further = match (late, options.objective) {
+        // There is nothing to search with any more: what was found before is the plan, if it fits.
+        (Some(late), _) => Err(late),
+        (None, Objective::Memory) => fitting.least_memory(&free, held),
+        (None, _) if !fits => fitting.walk(&free, held),
+        (None, _) => Ok(()),
     };
     match further {
         Err(PlanError::TimeLimit { .. }) if fitting.best.is_some() => fitting.effort.stopped = true,
@@ -283,6 +288,23 @@ impl Fitting<'_> {
         let stopped = self.effort.stopped | found.effort.stopped;
         self.effort = Effort { rounds, stopped, ..found.effort.clone() };
         Ok(Attempt { cost: self.search.cost_of(&found), found })
+    }
+
+    /// Looks for something cheaper than the last attempt among what the search does not know yet. Where time ends it, the last
+    /// attempt is still the best there is, and the search is of no more use.
+    fn look_further(&mut self, last: &mut Attempt) -> Result<(), PlanError> {
+        if !self.search.look_further(last.cost)? {
+            return Ok(());
+        }
+        let again = self.attempt(0.0)?;
+        if again.cost <= last.cost {
+            *last = again;
+        } else {
+            // Ended early, it may have found less; what it proved, and that it was ended, holds.
+            last.found.bound = again.found.bound.min(last.found.cost);
+            last.found.effort = again.found.effort;
+        }
+        Ok(())
     }
 
     /// The last attempt with a bound, which need not be above `enough`; or something better, if that is asked for.

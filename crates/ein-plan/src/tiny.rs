@@ -7,9 +7,12 @@
 mod cuts;
 mod forest;
 mod sides;
+#[cfg(test)]
+mod tiny_tests;
 
 use crate::answers::Answers;
 use crate::choice::Decomposition;
+use crate::deadline::Deadline;
 use crate::needs::{output_sources, sources};
 use crate::options::{ExchangeStyle, Options, Placement};
 use crate::ports::Ports;
@@ -28,12 +31,49 @@ use std::collections::BTreeMap;
 /// The device that every device becomes.
 type Names = [u8; DEVICES];
 
-/// Most rows, and most decompositions of one of them and of all, told apart by the names of devices.
+/// Most rows; most decompositions of one of them, those that differ by the names of devices included; most of all rows
+/// together, of those that are the same under other names one.
 const ROWS: usize = 8;
 const MOST: usize = 400_000;
+const ENTERED: usize = 1_000_000;
 
 /// Bounds that are looked at at most.
 const EFFORT: usize = 200_000_000;
+
+/// What may still be looked at, and until when.
+#[derive(Debug)]
+struct Budget {
+    /// Decompositions.
+    entries: usize,
+    /// Bounds, or exchanges.
+    effort: usize,
+    deadline: Deadline,
+    /// Whether the deadline was found to be over.
+    late: bool,
+}
+
+impl Budget {
+    /// So many decompositions more; nothing if those are too many, or it is too late.
+    fn enter(&mut self, entries: usize) -> Option<()> {
+        self.entries = self.entries.checked_sub(entries)?;
+        self.in_time()
+    }
+
+    /// So many bounds more; nothing if those are too many, or it is too late.
+    fn spend(&mut self, effort: usize) -> Option<()> {
+        self.effort = self.effort.checked_sub(effort)?;
+        self.in_time()
+    }
+
+    fn in_time(&mut self) -> Option<()> {
+        self.late |= self.deadline.is_over();
+        (!self.late).then_some(())
+    }
+}
+
+/// The deadline came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutOfTime;
 
 /// What a tensor is to the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +126,12 @@ struct Graphs<'a> {
 }
 
 /// Decisions about all rows that with homes of the search's kinds take less than `limit` seconds, and no more than any
-/// recursive cuts of the rows into as many boxes as there are devices do. Nothing where there are none, and where the graph is
-/// too large, or of no kind that this knows: every result and every input is to be read by one row.
+/// recursive cuts of the rows into as many boxes as there are devices do: exactly so up to the programs that are found for
+/// names of devices. Nothing where there are none, and where the graph is too large, or of no kind that this knows: every
+/// result and every input is to be read by one row.
+///
+/// # Errors
+/// The deadline comes before that is known.
 pub(crate) fn cheaper(
     graph: &Graph,
     machine: &Machine,
@@ -95,6 +139,22 @@ pub(crate) fn cheaper(
     known: &mut Answers,
     limit: f64,
     room: f64,
+    deadline: Deadline,
+) -> Result<Option<Proposal>, OutOfTime> {
+    let mut budget = Budget { entries: ENTERED, effort: EFFORT, deadline, late: false };
+    let found = least(graph, machine, options, known, limit, room, &mut budget);
+    if found.is_none() && budget.late { Err(OutOfTime) } else { Ok(found) }
+}
+
+/// The same; nothing where the budget is too small, too.
+fn least(
+    graph: &Graph,
+    machine: &Machine,
+    options: &Options,
+    known: &mut Answers,
+    limit: f64,
+    room: f64,
+    budget: &mut Budget,
 ) -> Option<Proposal> {
     let rows: Vec<TensorId> = graph.ids().filter(|&id| graph.spec(id).is_some()).collect();
     let small = (2..=DEVICES).contains(&machine.len()) && machine.workers().len() == machine.len();
@@ -132,10 +192,10 @@ pub(crate) fn cheaper(
         .collect();
     let mut all = Vec::with_capacity(rows.len());
     for id in rows {
-        all.push(Row::of(graph, id, machine, &names, &mut tensors, MOST, room)?);
+        all.push(Row::of(graph, id, machine, &names, &mut tensors, MOST, budget, room)?);
     }
     let of = Graphs { graph, machine, options, names, speed: Speed::of(&Ports::of(machine)) };
-    Forest::new(of, known, tensors, all, EFFORT).least(limit)
+    Forest::new(of, known, tensors, all, budget)?.least(limit)
 }
 
 /// Whether every result and every input is read by one row at most, and none that is read is an output.

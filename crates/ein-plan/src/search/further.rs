@@ -4,22 +4,27 @@ use super::Search;
 use crate::error::PlanError;
 use crate::needs::{home_relation, produced};
 use crate::options::Objective;
-use crate::tiny::{Proposal, cheaper};
+use crate::tiny::{OutOfTime, Proposal, cheaper};
 
 impl Search<'_> {
     /// Looks at every cut of every row where the graph is tiny, for something that takes less than `cost`. Whether there is
     /// something new to solve with.
+    ///
+    /// # Errors
+    /// A deadline that comes first. The candidates may then be new and what may be decided of tensors not, so that there is
+    /// nothing to solve any more.
     pub fn look_further(&mut self, cost: f64) -> Result<bool, PlanError> {
         let by_time = matches!(self.options.objective, Objective::Time | Objective::Makespan);
-        if !self.tiny || !by_time || self.multiplier > 0.0 || self.hiding > 0.0 || self.deadline.is_over() {
+        if !self.tiny || !by_time || self.multiplier > 0.0 || self.hiding > 0.0 {
             return Ok(false);
         }
         // What is as good is no news.
         let limit = cost * (1.0 - 1e-9);
-        let found = cheaper(self.graph, self.machine, self.options, self.costs.answers(), limit, self.limit);
-        match found {
-            Some(found) => self.know(&found).map(|()| true),
-            None => Ok(false),
+        let known = self.costs.answers();
+        match cheaper(self.graph, self.machine, self.options, known, limit, self.limit, self.deadline) {
+            Ok(Some(found)) => self.know(&found).map(|()| true),
+            Ok(None) => Ok(false),
+            Err(OutOfTime) => Err(self.out_of_time()),
         }
     }
 

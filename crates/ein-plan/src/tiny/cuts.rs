@@ -1,8 +1,8 @@
 //! Every recursive cut of a row at every position into at most as many boxes as devices, on every assignment of boxes to
 //! devices, as far as they differ in what they leave and need.
 
-use super::sides::{Boxes, DEVICES, PIECES, Side, Sides};
-use super::{Names, Sources, Tensor};
+use super::sides::{Boxes, DEVICES, ELEMENTS, PIECES, Side, Sides};
+use super::{Budget, Names, Sources, Tensor};
 use crate::candidates::{is_cuttable, quantum};
 use crate::choice::{Block, Decomposition};
 use crate::needs::source_boxes;
@@ -12,6 +12,10 @@ use ein_ir::spec::Spec;
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
 use ein_task::price::kernel_seconds;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Most points of a row's label space: as many as the product of two square matrices has, each of [`ELEMENTS`] elements.
+const POINTS: usize = 512;
+const _: () = assert!(POINTS * POINTS == ELEMENTS * ELEMENTS * ELEMENTS);
 
 /// Boxes by number, in rising order.
 type Tiling = Vec<u16>;
@@ -58,57 +62,60 @@ struct Cuts {
 }
 
 impl Cuts {
-    /// All cuts into at most so many boxes; nothing if their assignments are more than `most`.
+    /// All cuts into at most so many boxes; nothing, as soon as that is known, if their assignments are more than `most`.
     fn of(spec: &Spec, devices: usize, most: usize) -> Option<Self> {
         let mut cuts = Self { numbers: BTreeMap::new(), regions: Vec::new(), tilings: Vec::new() };
-        let mut last = BTreeSet::from([vec![cuts.number(&spec.space())]]);
-        let mut all = 0;
+        let mut last = BTreeSet::from([vec![cuts.number(&spec.space())?]]);
+        let mut left = most;
         for boxes in 1..=devices {
-            all += last.len() * devices.pow(boxes as u32);
-            if all > most {
-                return None;
-            }
+            left = left.checked_sub(last.len() * devices.pow(boxes as u32))?;
             cuts.tilings.extend(last.iter().cloned());
             let mut next = BTreeSet::new();
             for tiling in last.iter().filter(|_| boxes < devices) {
-                cuts.cut_once(spec, tiling, &mut next);
+                cuts.cut_once(spec, tiling, left / devices.pow(boxes as u32 + 1), &mut next)?;
             }
             last = next;
         }
         Some(cuts)
     }
 
-    fn number(&mut self, region: &Region) -> u16 {
+    /// The number of a region; nothing if there are too many to be numbered.
+    fn number(&mut self, region: &Region) -> Option<u16> {
         if let Some(&known) = self.numbers.get(region) {
-            return known;
+            return Some(known);
         }
-        let number = self.regions.len() as u16;
+        let number = u16::try_from(self.regions.len()).ok()?;
         self.numbers.insert(region.clone(), number);
         self.regions.push(region.clone());
-        number
+        Some(number)
     }
 
-    /// A tiling with one of its boxes cut in two, in every way.
-    fn cut_once(&mut self, spec: &Spec, tiling: &Tiling, into: &mut BTreeSet<Tiling>) {
+    /// A tiling with one of its boxes cut in two, in every way; nothing if that makes more than `most` in all.
+    fn cut_once(&mut self, spec: &Spec, tiling: &Tiling, most: usize, into: &mut BTreeSet<Tiling>) -> Option<()> {
         for (n, &whole) in tiling.iter().enumerate() {
             for (l, own) in spec.labels.iter().enumerate().filter(|l| is_cuttable(l.1.role)) {
                 let along = self.regions[usize::from(whole)].0[l];
                 for at in (along.lo + 1..along.hi).filter(|at| at.is_multiple_of(quantum(&own.rule))) {
                     let (low, high) = self.regions[usize::from(whole)].split(l, at);
                     let mut next = tiling.clone();
-                    next[n] = self.number(&low);
-                    next.push(self.number(&high));
+                    next[n] = self.number(&low)?;
+                    next.push(self.number(&high)?);
                     next.sort_unstable();
                     into.insert(next);
+                    if into.len() > most {
+                        return None;
+                    }
                 }
             }
         }
+        Some(())
     }
 }
 
 impl Row {
     /// All decompositions of a row, with what they leave and need entered in its tensors; nothing if they are more than
-    /// `most`, or the row is of no kind that this knows. No device may need more than `room` bytes at once.
+    /// `most` or than is left of the budget, or the row is of no kind that this knows. No device may need more than `room`
+    /// bytes at once.
     pub fn of(
         graph: &Graph,
         id: TensorId,
@@ -116,12 +123,13 @@ impl Row {
         names: &[Names],
         tensors: &mut Sources,
         most: usize,
+        budget: &mut Budget,
         room: f64,
     ) -> Option<Self> {
         let spec = graph.spec(id)?;
         let space = spec.space();
         // Of a row with a causal limit some blocks leave nothing, and sides forget in which order partials are folded.
-        if space.is_empty() || spec.work.band.is_some() || spec.monoid.is_ordered() {
+        if space.is_empty() || space.volume() > POINTS || spec.work.band.is_some() || spec.monoid.is_ordered() {
             return None;
         }
         let Cuts { regions, tilings, .. } = Cuts::of(&spec, machine.len(), most)?;
@@ -133,20 +141,29 @@ impl Row {
         let parts: Vec<Part> =
             regions.iter().map(|r| Part::of(graph, id, &spec, r, machine, &sources, tensors)).collect();
         let mut row = Self { id, sources, entries: Vec::new(), space, regions, parts, tilings };
-        row.enter(machine, names, tensors, room)?;
+        row.enter(machine, names, tensors, budget, room)?;
         Some(row)
     }
 
-    fn enter(&mut self, machine: &Machine, names: &[Names], tensors: &mut Sources, room: f64) -> Option<()> {
+    fn enter(
+        &mut self,
+        machine: &Machine,
+        names: &[Names],
+        tensors: &mut Sources,
+        budget: &mut Budget,
+        room: f64,
+    ) -> Option<()> {
         let mut known: BTreeMap<(usize, Vec<usize>), usize> = BTreeMap::new();
         // What a side is under the first names, so that this is worked out once.
         let mut met: Vec<BTreeMap<Side, usize>> = vec![BTreeMap::new(); 1 + self.sources.len()];
         for (number, tiling) in self.tilings.iter().enumerate() {
+            let mut told_apart = 0;
             for code in 0..machine.len().pow(tiling.len() as u32) {
                 let devices = assignment(code, tiling.len(), machine.len());
                 if !is_first(&devices[..tiling.len()], names) {
                     continue;
                 }
+                told_apart += 1;
                 let placed = || placed(&self.parts, tiling, devices);
                 let mut each = vec![0.0; machine.len()];
                 placed().for_each(|(part, d)| each[d] += part.seconds[d]);
@@ -181,6 +198,7 @@ impl Row {
                     None => self.entries.push(entry),
                 }
             }
+            budget.enter(told_apart)?;
         }
         Some(())
     }
@@ -295,4 +313,29 @@ fn needed(boxes: &Boxes, all: impl Iterator<Item = (u16, usize)>) -> Option<Side
         count += 1;
     }
     Some(Side::of(list[..count].iter().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cuts;
+    use ein_ir::text::parse;
+
+    /// A row of 20000 points has two hundred million cuts into three boxes: none of them is made to see that.
+    #[test]
+    fn cuts_end_where_they_are_too_many() {
+        let text = "x: param f32[2]\ny = einsum f32 (i: 2 | j: 20000) sum x[i] * cast<f32>(index(j))\nreturn y\n";
+        let graph = parse(text).unwrap();
+        let spec = graph.spec(graph.ids().last().unwrap()).unwrap();
+        assert!(Cuts::of(&spec, 4, 400_000).is_none());
+        // Twice that cut in two is more regions than there are numbers.
+        assert_eq!(Cuts::of(&spec, 2, usize::MAX).map(|cuts| cuts.tilings.len()), Some(20_001));
+        let twice = parse(&text.replace("20000", "40000")).unwrap();
+        assert!(Cuts::of(&twice.spec(twice.ids().last().unwrap()).unwrap(), 2, usize::MAX).is_none());
+        // Exactly as many as there are, and one fewer.
+        let small = parse("x: param f32[3]\ny = einsum f32 (i: 3) sum x[i]\nreturn y\n").unwrap();
+        let spec = small.spec(small.ids().last().unwrap()).unwrap();
+        // One box, two at two positions, three: 3 + 2 * 9 + 27 assignments.
+        assert!(Cuts::of(&spec, 3, 48).is_some_and(|cuts| cuts.tilings.len() == 4));
+        assert!(Cuts::of(&spec, 3, 47).is_none());
+    }
 }

@@ -1,14 +1,15 @@
-//! The cheapest decisions where every result is read by one row: exact, from the inputs up.
+//! The cheapest decisions where every result is read by one row, from the inputs up: exact up to the programs found for
+//! names of devices.
 //!
 //! What is below a tensor then matters by what its row leaves of it alone, and what is above by what its reader needs. Of a
 //! row the least cost is found for each side that it can leave, over all its decompositions; of a reader's list, over all that
-//! the row can leave. What a side is called under other names of devices costs the same, so that one of them stands for all,
+//! the row can leave. What a side is called under other names of devices is taken to cost the same, so that one of them stands for all,
 //! and meets the other side under every name. Bounds come first, up and down; what with the least of everything else is not
 //! below the limit is dropped, and only what is left is answered.
 
 use super::cuts::{Entry, Row};
 use super::sides::{ELEMENTS, Had, Masks, Side};
-use super::{Graphs, Kind, Move, Proposal, Sources};
+use super::{Budget, Graphs, Kind, Move, Proposal, Sources};
 use crate::answers::{AnswerError, Answers};
 use crate::exchanges::{covered, hand_out};
 use crate::layouts::{Wanted, homes, needs_of};
@@ -33,11 +34,10 @@ pub(super) struct Forest<'a> {
     pub rows: Vec<Row>,
     turned: BTreeMap<TensorId, Turned>,
     needed: BTreeMap<TensorId, Vec<Masks>>,
-    /// Bounds or exchanges that may still be looked at.
-    left: usize,
+    budget: &'a mut Budget,
 }
 
-/// Why a search ends without an answer: there is too much to look at, or an exchange has no program.
+/// Why a search ends without an answer: there is too much to look at or too little time, or an exchange has no program.
 enum Stop {
     Enough,
     Unanswered,
@@ -53,10 +53,18 @@ impl From<AnswerError> for Stop {
 type Chosen = BTreeMap<TensorId, Vec<Option<Side>>>;
 
 impl<'a> Forest<'a> {
-    pub fn new(of: Graphs<'a>, known: &'a mut Answers, tensors: Sources, rows: Vec<Row>, effort: usize) -> Self {
+    /// Nothing if there are too many names of sides for the budget.
+    pub fn new(
+        of: Graphs<'a>,
+        known: &'a mut Answers,
+        tensors: Sources,
+        rows: Vec<Row>,
+        budget: &'a mut Budget,
+    ) -> Option<Self> {
         let mut turned = BTreeMap::new();
         let mut needed = BTreeMap::new();
         for (&id, tensor) in &tensors {
+            budget.spend(tensor.lefts.len() * of.names.len() + tensor.lists.len())?;
             let under = |n: usize| {
                 let mut all: Vec<Side> = of.names.iter().map(|to| tensor.lefts.at(n).renamed(*to)).collect();
                 all.sort_unstable();
@@ -67,7 +75,7 @@ impl<'a> Forest<'a> {
             let masks = |n: usize| tensor.boxes.masks(tensor.lists.at(n));
             needed.insert(id, (0..tensor.lists.len()).map(masks).collect());
         }
-        Self { of, known, tensors, rows, turned, needed, left: effort }
+        Some(Self { of, known, tensors, rows, turned, needed, budget })
     }
 
     /// What costs the least, if that is less than `limit`.
@@ -148,11 +156,6 @@ impl<'a> Forest<'a> {
         Ok(Some(rest))
     }
 
-    fn spend(&mut self, effort: usize) -> Result<(), Stop> {
-        self.left = self.left.checked_sub(effort).ok_or(Stop::Enough)?;
-        Ok(())
-    }
-
     /// The least cost of every side that a row can leave, all that it needs included.
     fn left_costs(&self, row: usize, asked: &Asked) -> Vec<f64> {
         let row = &self.rows[row];
@@ -167,8 +170,9 @@ impl<'a> Forest<'a> {
     /// For every list of a tensor's reader, the least of what the sides that there may be cost, and of what then moves.
     fn up(&mut self, id: TensorId, costs: &[f64]) -> Result<Vec<f64>, Stop> {
         let (order, turned, element) = (order(costs), &self.turned[&id], self.tensors[&id].element);
-        let mut looked = 0;
-        let least = |needed: &Masks| {
+        let mut up = Vec::with_capacity(self.needed[&id].len());
+        for needed in &self.needed[&id] {
+            let mut looked = 1;
             let mut best = f64::INFINITY;
             for &left in order.iter().take_while(|&&l| costs[l] < f64::INFINITY) {
                 if costs[left] >= best {
@@ -179,18 +183,18 @@ impl<'a> Forest<'a> {
                     best = best.min(costs[left] + self.of.speed.least(had, needed, element));
                 }
             }
-            best
-        };
-        let up = self.needed[&id].iter().map(least).collect();
-        self.spend(looked)?;
+            self.budget.spend(looked).ok_or(Stop::Enough)?;
+            up.push(best);
+        }
         Ok(up)
     }
 
     /// The other way round: for every side, the least over the lists.
     fn down(&mut self, id: TensorId, costs: &[f64], rest: &[f64], limit: f64) -> Result<Vec<f64>, Stop> {
         let (order, needed, element) = (order(rest), &self.needed[&id], self.tensors[&id].element);
-        let mut looked = 0;
-        let least = |(n, under): (usize, &Vec<(Side, Had)>)| {
+        let mut down = Vec::with_capacity(costs.len());
+        for (n, under) in self.turned[&id].iter().enumerate() {
+            let mut looked = 1;
             // Whatever is above the limit is all the same.
             let mut best = limit - costs[n];
             for &list in &order {
@@ -202,10 +206,9 @@ impl<'a> Forest<'a> {
                     best = best.min(rest[list] + self.of.speed.least(had, &needed[list], element));
                 }
             }
-            best
-        };
-        let down = self.turned[&id].iter().enumerate().map(least).collect();
-        self.spend(looked)?;
+            self.budget.spend(looked).ok_or(Stop::Enough)?;
+            down.push(best);
+        }
         Ok(down)
     }
 
@@ -260,7 +263,7 @@ impl<'a> Forest<'a> {
         if covered(have, &[], needs) {
             return Ok(0.0);
         }
-        self.spend(ANSWER)?;
+        self.budget.spend(ANSWER).ok_or(Stop::Enough)?;
         Ok(self.known.answer(&hand_out(have, needs), self.of.machine)?.traffic.seconds.0)
     }
 
@@ -355,7 +358,9 @@ impl<'a> Forest<'a> {
             let budget = limit - rest;
             let needed = self.needed[&id][list];
             let mut near: Vec<(f64, f64, Side)> = Vec::new();
+            let mut looked = 1;
             for &left in order.iter().take_while(|&&l| costs[l] < budget) {
+                looked += self.turned[&id][left].len();
                 for (side, had) in &self.turned[&id][left] {
                     let least = self.of.speed.least(had, &needed, element);
                     if costs[left] + least < budget {
@@ -363,6 +368,7 @@ impl<'a> Forest<'a> {
                     }
                 }
             }
+            self.budget.spend(looked).ok_or(Stop::Enough)?;
             near.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.2.cmp(&b.2)));
             let (mut best, mut by) = (budget, None);
             let needs = self.tensors[&id].boxes.needs(self.tensors[&id].lists.at(list));
