@@ -81,3 +81,26 @@ impl fmt::Display for Relation {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::DeviceId;
+    use ein_ir::dtype::DType;
+
+    /// Two partials of one region: only of an ordered monoid is it said where they lie.
+    #[test]
+    fn places_are_shown_where_there_are_any() {
+        let whole = Region::of(&[(0, 4)]);
+        let held = |n| Held { region: whole.clone(), devices: DeviceSet::one(DeviceId(n)) };
+        let shown = |monoid: Monoid, places: Vec<Interval>| {
+            let (pending, finished) = (monoid.pending(DType::F32, 1, true), Form::finished(DType::F32, 1));
+            let blocks = vec![held(0), held(1)];
+            Relation { whole: whole.clone(), monoid, pending, finished, blocks, places }.to_string()
+        };
+        let region = &whole;
+        assert_eq!(shown(Monoid::Sum, Vec::new()), format!("{region}@{{0}} {region}@{{1}}"));
+        let places = vec![Interval::new(5, 9), Interval::new(0, 5)];
+        assert_eq!(shown(Monoid::Affine, places), format!("{region}@{{0}} of 5:9 {region}@{{1}} of 0:5"));
+    }
+}
