@@ -1,5 +1,6 @@
 //! Work that threads share, with results that do not depend on how many there are.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
@@ -11,9 +12,14 @@ const BATCHES: usize = 8;
 
 /// What `of` makes of every item, in order. From `many` items on threads share them, each taking the next few when it is done.
 pub(crate) fn shared<T: Sync, R: Send>(items: &[T], many: usize, of: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    // Asking how many there are reads files.
-    let threads = if items.len() < many { 1 } else { available_parallelism().map_or(1, usize::from).min(THREADS) };
+    let threads = if items.len() < many { 1 } else { threads() };
     shared_by(threads, items, &of)
+}
+
+/// How many threads share what is much. The system is asked once, for that reads files.
+pub(crate) fn threads() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| available_parallelism().map_or(1, usize::from).min(THREADS))
 }
 
 fn shared_by<T: Sync, R: Send>(threads: usize, items: &[T], of: &(impl Fn(&T) -> R + Sync)) -> Vec<R> {

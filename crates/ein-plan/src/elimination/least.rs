@@ -5,9 +5,9 @@
 // Loops are compiled once for every set of instructions: only what is inlined is.
 #![allow(clippy::inline_always)]
 
+use crate::parallel::threads;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::thread::available_parallelism;
 
 /// A table with the minimised variable last, ready to be walked over the outer axes.
 pub(super) struct Walked<'a> {
@@ -20,15 +20,12 @@ pub(super) struct Walked<'a> {
 /// Entries from which on several threads share them: a thread is started in the time of some ten thousand.
 const SHARED: usize = 1 << 20;
 
-/// Threads at most.
-const THREADS: usize = 8;
-
 /// For every assignment of the outer axes, row-major, the least sum of the tables' rows. Threads share the first axis, and
 /// each entry is computed as it is by one, so that their number changes nothing.
 pub(super) fn least_sums(tables: &[Walked<'_>], sizes: &[usize], inner: usize) -> Vec<f64> {
     let entries = sizes.iter().product::<usize>() * inner;
     let first = sizes.first().copied().unwrap_or(1);
-    let threads = if entries < SHARED { 1 } else { available_parallelism().map_or(1, usize::from).min(THREADS) };
+    let threads = if entries < SHARED { 1 } else { threads() };
     let parts = threads.min(first);
     if parts < 2 {
         return part(tables, sizes, inner, 0..first);
