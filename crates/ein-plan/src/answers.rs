@@ -11,6 +11,7 @@ use crate::synthesis::{Aim, Memory, SynthesisError, naive};
 use ein_task::check::{CheckError, Piece, check, check_rendezvous};
 use ein_task::exchange::{Exchange, Program, Step};
 use ein_task::machine::{DeviceId, DeviceSet, Machine};
+use ein_task::relation::Relation;
 use ein_task::traffic::{Traffic, traffic};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -126,8 +127,12 @@ impl Names {
         for round in 0..3 {
             let group = |set: DeviceSet| symmetry.sum(set, &name);
             let mut next: Vec<u64> = name.iter().map(|n| mix(n.wrapping_add(round))).collect();
-            for block in &exchange.have.blocks {
+            for (b, block) in exchange.have.blocks.iter().enumerate() {
                 let mut what = mix(block.region.volume() as u64) ^ mix(group(block.devices));
+                // Whoever holds the parts of an axis in its order is alike whatever the devices' numbers are.
+                if let Some(place) = exchange.have.places.get(b) {
+                    what ^= mix(place.lo as u64 ^ 0x5bd1_e995).rotate_left(23);
+                }
                 let mut met = DeviceSet::new();
                 for (region, readers) in &needs {
                     let both = region.overlap(&block.region) as u64;
@@ -168,15 +173,33 @@ impl Names {
     }
 
     /// Of the names that these symmetries lead to, those under which the devices of blocks and needs come first in order.
+    /// Blocks go by their boxes, and partials of one box, unless their order is to be kept, by who holds them: two questions
+    /// that differ in the order of their blocks get the same names.
     fn turned(self, exchange: &Exchange, turns: &[Vec<DeviceId>]) -> Self {
+        if turns.len() < 2 {
+            return self;
+        }
+        let Relation { blocks, monoid, .. } = &exchange.have;
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.sort_by(|&a, &b| {
+            let place = |b| if monoid.is_ordered() { exchange.have.rank(b) } else { (0, 0, 0) };
+            blocks[a].region.cmp(&blocks[b].region).then_with(|| place(a).cmp(&place(b)))
+        });
         let name = |turn: &[DeviceId], d: DeviceId| turn[self.canonical[d.index()].index()];
         let named = |turn: &&Vec<DeviceId>| {
             let held = |set: DeviceSet| -> DeviceSet { set.iter().map(|d| name(turn, d)).collect() };
-            let have: Vec<DeviceSet> = exchange.have.blocks.iter().map(|b| held(b.devices)).collect();
+            let mut have: Vec<DeviceSet> = order.iter().map(|&b| held(blocks[b].devices)).collect();
+            if !monoid.is_ordered() {
+                let mut at = 0;
+                for same in order.chunk_by(|&a, &b| blocks[a].region == blocks[b].region) {
+                    have[at..at + same.len()].sort_unstable();
+                    at += same.len();
+                }
+            }
             let needs: Vec<DeviceId> = exchange.needs.iter().map(|n| name(turn, n.device)).collect();
             (have, needs)
         };
-        let Some(turn) = turns.iter().filter(|_| turns.len() > 1).min_by_key(named) else { return self };
+        let Some(turn) = turns.iter().min_by_key(named) else { return self };
         let canonical: Vec<DeviceId> = self.canonical.iter().map(|d| turn[d.index()]).collect();
         let mut actual = canonical.clone();
         for (d, name) in canonical.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::*;
 use ein_ir::dtype::DType;
 use ein_ir::monoid::{Form, Monoid};
-use ein_ir::region::Region;
+use ein_ir::region::{Interval, Region};
 use ein_task::exchange::Need;
 use ein_task::relation::{Held, Relation};
 
@@ -42,15 +42,39 @@ fn like_questions_are_searched_once() {
     let elsewhere = [all_reduce(&[0, 1, 2, 3], 0, 4096), all_reduce(&[0, 1, 2, 3], 64, 4096)];
     check("8xa100", &elsewhere, 1);
     check("dgx-1v", &elsewhere, 1);
-    // Other devices: alike behind a switch, not on the cube mesh.
+    // Other devices: alike behind a switch, and on the cube mesh those that are linked alike.
     let others = [all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[4, 5, 7], 0, 4096)];
     check("8xa100", &others, 1);
-    check("dgx-1v", &others, 2);
-    // Its two halves are alike, and so are others that it becomes when turned, but not in any order.
+    check("dgx-1v", &others, 1);
+    check("dgx-1v", &[all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[0, 1, 6], 0, 4096)], 2);
+    // Its two halves are alike, and so are others that it becomes when turned.
     check("dgx-1v", &[all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[4, 5, 6], 0, 4096)], 1);
     check("dgx-1v", &[all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[5, 4, 7], 0, 4096)], 1);
     let halves = [all_reduce(&[0, 1, 2, 3], 0, 4096), all_reduce(&[4, 5, 6, 7], 0, 4096)];
     check("dgx-1v", &halves, 1);
+    // In another order of its partials.
+    for machine in ["8xa100", "dgx-1v"] {
+        check(machine, &[all_reduce(&[0, 1, 2], 0, 4096), all_reduce(&[2, 0, 1], 0, 4096)], 1);
+        check(machine, &[all_reduce(&[0, 1, 2, 3], 0, 4096), all_reduce(&[6, 5, 7, 4], 0, 4096)], 1);
+    }
+    // Unless the order is part of the question: not even a rotation is the same.
+    let maps = |devices: &[u16]| {
+        let mut question = all_reduce(devices, 0, 4096);
+        question.have.monoid = Monoid::Affine;
+        question.have.pending = Monoid::Affine.pending(DType::F32, 2, false);
+        question.have.places = (0..devices.len()).map(|n| Interval::new(n, n + 1)).collect();
+        question.needs.truncate(1);
+        question
+    };
+    check("8xa100", &[maps(&[0, 1, 2, 3]), maps(&[0, 1, 2, 3])], 1);
+    let mut renumbered = maps(&[0, 1, 2, 3]);
+    renumbered.have.blocks.swap(1, 2);
+    renumbered.have.places.swap(1, 2);
+    check("8xa100", &[maps(&[0, 1, 2, 3]), renumbered], 1);
+    check("8xa100", &[maps(&[0, 1, 2, 3]), maps(&[0, 5, 2, 4])], 1);
+    let mut moved = maps(&[0, 1, 2, 3]);
+    moved.have.places.swap(0, 3);
+    check("8xa100", &[maps(&[0, 1, 2, 3]), moved], 2);
     // Another size is another question.
     check("8xa100", &[all_reduce(&[0, 1], 0, 4096), all_reduce(&[0, 1], 0, 64)], 2);
 }

@@ -19,7 +19,7 @@ pub(super) struct Part {
 #[derive(Clone, Debug)]
 pub(super) struct Bundle {
     pub(super) parts: Vec<Part>,
-    /// The holders of every partial, in folding order; one entry if finished.
+    /// The holders of every partial, in folding order where that is to be kept, else sorted; one entry if finished.
     pub(super) holders: Vec<DeviceSet>,
     /// Devices that lack it; never empty.
     pub(super) readers: DeviceSet,
@@ -98,9 +98,13 @@ impl<'a> Grouped<'a> {
         Self { exchange, finished, groups: BTreeMap::new() }
     }
 
-    fn add(&mut self, part: Part, readers: DeviceSet) -> Result<(), SynthesisError> {
+    fn add(&mut self, mut part: Part, readers: DeviceSet) -> Result<(), SynthesisError> {
         if part.blocks.is_empty() {
             return Err(SynthesisError::Missing { region: part.region, readers });
+        }
+        // Where the order is free, boxes that differ only in which partial is which are alike.
+        if !self.exchange.have.monoid.is_ordered() {
+            part.blocks.sort_unstable_by_key(|&b| (self.exchange.have.blocks[b].devices, b));
         }
         let finished = matches!(part.blocks[..], [b] if self.finished[b]);
         let holders: Vec<DeviceSet> = part.blocks.iter().map(|&b| self.exchange.have.blocks[b].devices).collect();
